@@ -1,0 +1,1 @@
+"""Measurements of speed and accuracy; their results are committed."""

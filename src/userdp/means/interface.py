@@ -1,0 +1,130 @@
+"""What every mean estimator offers, so that one can stand in for another.
+
+``estimator.calibrate(...)`` turns public numbers into a :class:`CalibratedMean`; ``calibrated.start(noise)``
+opens a :class:`Session` that answers its rounds of adaptive queries; ``session.finish()`` closes it and
+states what the answers cost. Estimators are configuration and hold public knowledge only; data and noise are
+arguments.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from userdp.arrays import FloatArray
+from userdp.errors import InvalidInputError
+from userdp.mechanisms.noise import NoiseSource, noise_source
+from userdp.privacy.accounting import Event
+from userdp.privacy.budget import Budget
+from userdp.privacy.statement import PrivacyStatement
+
+
+@dataclass(frozen=True)
+class MeanRelease:
+    """A private mean and what it cost.
+
+    Attributes
+    ----------
+    value : array of shape (dimension,)
+        The released mean.
+    noise_std : float
+        Standard deviation of the noise on each coordinate.
+    radius : float
+        The radius the noise was scaled to; given by the caller or found privately.
+    privacy : PrivacyStatement
+        The guarantee.
+    halted : bool
+        Whether an algorithm that halts as the paper's did so; the value is then its default, zero.
+    """
+
+    value: FloatArray
+    noise_std: float
+    radius: float
+    privacy: PrivacyStatement
+    halted: bool = False
+
+
+class Session(Protocol):
+    """One run of a calibrated mean over its rounds."""
+
+    halted: bool
+
+    def answer(self, vectors: FloatArray) -> FloatArray:
+        """Answer one query: a row per user, null users as rows of NaN."""
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the last answer's noise, per coordinate."""
+
+    def finish(self) -> PrivacyStatement:
+        """Close the session; only now may a deferred mechanism's answers leave."""
+
+
+class CalibratedMean(Protocol):
+    """A mean estimator with its noise set for a number of users, a dimension, a budget and rounds."""
+
+    def start(self, noise: NoiseSource) -> Session:
+        """Open a session; each one costs the whole budget."""
+
+
+class MeanEstimator(Protocol):
+    """A mean estimator's configuration."""
+
+    @property
+    def radius(self) -> float:
+        """The radius its noise is scaled to."""
+
+    def calibrate(
+        self, n_users: int, dimension: int, budget: Budget, rounds: int = 1, beside: tuple[Event, ...] = ()
+    ) -> CalibratedMean:
+        """Set the noise for ``rounds`` adaptive queries; ``beside`` is what the release spends elsewhere."""
+
+
+def release_once(
+    estimator: MeanEstimator,
+    vectors: ArrayLike,
+    *,
+    epsilon: float,
+    delta: float,
+    unit: str = "user",
+    random_state: int | np.random.Generator | None = None,
+) -> MeanRelease:
+    """Answer a single query and state its cost."""
+    x = as_vectors(vectors)
+    noise = noise_source(random_state)
+    budget = Budget(epsilon, delta, unit)
+    budget.warn_if_weak_for(len(x))
+    session = estimator.calibrate(len(x), x.shape[1], budget).start(noise)
+    value = session.answer(x)
+    privacy = session.finish()
+    return MeanRelease(value, session.noise_std, estimator.radius, privacy, session.halted)
+
+
+def as_vectors(vectors: ArrayLike) -> FloatArray:
+    """Check the shape of an (n_users, dimension) array; values are never looked at."""
+    try:
+        x = np.asarray(vectors, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "vectors must be numbers of shape (n_users, dimension); null users are rows of NaN"
+        ) from None
+    if x.ndim != 2 or 0 in x.shape:
+        raise InvalidInputError(f"vectors must have shape (n_users, dimension), got {x.shape}")
+    return x
+
+
+def check_query(vectors: FloatArray, n_users: int, dimension: int) -> FloatArray:
+    """Refuse a query whose shape is not the one the noise was calibrated for."""
+    x = as_vectors(vectors)
+    if x.shape != (n_users, dimension):
+        raise InvalidInputError(
+            f"the noise was calibrated for vectors of shape {(n_users, dimension)}, got {x.shape}"
+        )
+    return x
+
+
+def check_rounds(answered: int, rounds: int) -> None:
+    """Refuse a query beyond those that were paid for."""
+    if answered >= rounds:
+        raise InvalidInputError(f"all {rounds} rounds of this budget are answered; calibrate for more rounds")
