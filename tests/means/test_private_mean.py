@@ -1,0 +1,162 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import userdp
+from userdp.errors import InvalidInputError, NotConcentratedError, PrivacyWarning, TooFewUsersError
+from userdp.means.private_mean import private_radius, radius_epsilon
+from userdp.mechanisms.noise import SeededNoise
+
+
+def table(n=2_000, m=10, d=2, centre=40.0, seed=0):
+    rng = np.random.default_rng(seed)
+    own = rng.normal(centre, 1.0, size=(n, 1, d))
+    return (own + rng.normal(size=(n, m, d))).reshape(n * m, d), np.repeat(np.arange(n), m)
+
+
+def test_no_radius_is_needed_at_any_location_or_scale():
+    for centre, scale in [(0.0, 1.0), (1e6, 1.0), (0.0, 1e-6), (-3.0, 1e9)]:
+        X, ids = table()
+        release = userdp.mean((X - 40) * scale + centre, groups=ids, epsilon=1.0, delta=1e-6, random_state=1)
+        assert np.abs(release.value - centre).max() < 0.3 * scale
+        assert release.noise_std < 0.1 * scale
+        assert release.privacy.spent[0].name == "radius"
+
+
+def test_a_given_radius_spends_nothing_on_finding_one():
+    X, ids = table()
+    release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, radius=9.0, random_state=1)
+    assert release.radius == 9.0
+    assert "radius" not in [spend.name for spend in release.privacy.spent]
+
+
+def test_every_user_counts_once():
+    n = 2_000
+    X = np.concatenate([np.zeros((n, 1)), np.full((50_000, 1), 5.0)])
+    ids = np.concatenate([np.arange(n), np.zeros(50_000, int)])
+    release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, radius=6.0, random_state=0)
+    assert abs(release.value[0]) < 0.2
+
+
+def test_one_user_touches_one_pair():
+    """Over every matching: replacing a user changes at most one of the distances."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(11, 2))
+    y = x.copy()
+    y[4] = 1e3
+
+    def distances(vectors, seed):
+        order = np.random.default_rng(seed).permutation(11)
+        return np.linalg.norm(vectors[order[:5]] - vectors[order[5:10]], axis=1)
+
+    changes = [np.count_nonzero(distances(x, s) != distances(y, s)) for s in range(50)]
+    assert max(changes) == 1
+
+
+def test_radius_follows_the_spread():
+    for spread in (1e-3, 1.0, 1e5):
+        x = np.random.default_rng(0).normal(7.0, spread, size=(4_000, 1))
+        radius = private_radius(x, 0.5, SeededNoise(0))
+        assert 3 * spread < radius < 8 * spread
+
+
+def test_radius_survives_nulls_and_wild_users():
+    x = np.random.default_rng(0).normal(size=(4_000, 2))
+    x[:100] = np.nan
+    x[100:150] = 1e308
+    x[150:200] = -1e308
+    assert private_radius(x, 0.5, SeededNoise(0)) < 20
+
+
+def test_share_of_the_radius():
+    assert radius_epsilon(10**6, 1.0) == 0.02
+    assert radius_epsilon(100, 1.0) == 0.4
+    assert radius_epsilon(3_600, 1.0) == pytest.approx(0.1)
+
+
+def test_secure_noise_is_the_default():
+    X, ids = table()
+    first, second = (userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6) for _ in range(2))
+    assert not first.privacy.seeded
+    assert (first.value != second.value).all()
+
+
+def test_a_seed_repeats_and_is_marked():
+    X, ids = table()
+    first, second = (userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, random_state=4) for _ in range(2))
+    assert (first.value == second.value).all()
+    assert first.privacy.seeded
+
+
+def test_null_users_stay_in_n():
+    X, ids = table()
+    X[0] = np.nan
+    X[15] = np.inf
+    release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, random_state=0)
+    assert release.privacy.n_users == 2_000
+
+
+def test_min_items_makes_small_users_null():
+    X, ids = table()
+    X = np.vstack([X, np.full((10, 2), 1e12)])
+    ids = np.concatenate([ids, np.arange(10) + 5_000])
+    release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, min_items=2, random_state=0)
+    assert np.abs(release.value - 40).max() < 1
+
+
+def test_the_release_holds_nothing_unreleased():
+    X, ids = table()
+    release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, random_state=0)
+    fields = {field.name for field in dataclasses.fields(release)}
+    assert fields == {"value", "noise_std", "radius", "privacy", "halted"}
+    assert vars(release).keys() == fields
+
+
+def good():
+    X, ids = table(n=600)
+    return {"X": X, "groups": ids, "epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"groups": None}, "groups is missing"),
+        ({"groups": np.arange(10)}, "6000 rows, 10 ids"),
+        ({"groups": [None] * 6_000}, "null ids"),
+        ({"groups": np.full(6_000, np.nan)}, "null ids"),
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": -1.0}, "epsilon must be"),
+        ({"delta": 0.0}, "delta must"),
+        ({"delta": 1.0}, "delta must"),
+        ({"radius": 0.0}, "radius must be"),
+        ({"radius": math.nan}, "radius must be"),
+        ({"min_items": 0}, "min_items"),
+        ({"X": np.zeros(6_000)}, "X must have shape"),
+        ({"X": np.zeros((0, 2))}, "X must have shape"),
+        ({"X": np.full((6_000, 1), "text")}, "X must be numeric"),
+        ({"random_state": "now"}, "random_state"),
+    ],
+)
+def test_bad_input_is_refused_before_any_noise_is_drawn(monkeypatch, change, says):
+    monkeypatch.setattr("userdp.mechanisms.noise._draw", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(InvalidInputError, match=says):
+        userdp.mean(**{**good(), **change})
+
+
+def test_too_few_users_is_refused_before_any_noise_is_drawn(monkeypatch):
+    monkeypatch.setattr("userdp.mechanisms.noise._draw", lambda *_: pytest.fail("noise was drawn"))
+    X, ids = table(n=20)
+    with pytest.raises(TooFewUsersError, match=r"20 users are too few .* at least \d+"):
+        userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6)
+
+
+def test_large_epsilon_warns():
+    with pytest.warns(PrivacyWarning, match="next to nothing"):
+        userdp.mean(**{**good(), "epsilon": 12.0}, random_state=0)
+
+
+def test_scattered_users_with_a_radius_too_small():
+    with pytest.raises(NotConcentratedError, match="larger radius"):
+        userdp.mean(**good(), radius=1e-3, random_state=0)
