@@ -137,4 +137,5 @@ def clip_to_lattice_ball(vectors: FloatArray, centre: FloatArray, lattice: Latti
         # Scaled by the largest coordinate first, so that no square overflows.
         largest = np.maximum(np.abs(units).max(axis=1, keepdims=True), 1.0)
         norms = largest * np.sqrt(((units / largest) ** 2).sum(axis=1, keepdims=True))
-        return np.trunc(units * (limit / np.maximum(norms, limit))).astype(np.int64)
+        clipped: IntArray = np.trunc(units * (limit / np.maximum(norms, limit))).astype(np.int64)
+    return clipped

@@ -1,0 +1,44 @@
+"""Timing as ratios inside one run, and committed results."""
+
+import json
+import platform
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def interleaved_seconds(jobs: Mapping[str, Callable[[], object]], repeats: int = 7) -> dict[str, float]:
+    """Best time of each job; the jobs take turns, so that a noisy neighbour hits all of them alike."""
+    best = dict.fromkeys(jobs, float("inf"))
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            start = time.perf_counter()
+            job()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def peak_megabytes(job: Callable[[], object]) -> float:
+    """Largest memory that NumPy held at once during the job, beyond what was there before."""
+    tracemalloc.start()
+    job()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def write_result(name: str, command: str, result: dict[str, Any], table: str) -> None:
+    """Commit-ready JSON and Markdown, with the command that made them."""
+    record = {
+        "command": command,
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        **result,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    (RESULTS / f"{name}.md").write_text(f"{table.rstrip()}\n\nMade by `{command}`.\n")
+    print(table)
