@@ -16,7 +16,7 @@ values = st.lists(st.sampled_from([0.5, 1.0, 1.5, 3.0, 6.0, 9.0, math.inf, math.
 
 def plain_scores(values, quantile, candidates=CANDIDATES):
     """Minus the distance of the rank from the ranks that fall into each candidate's bin."""
-    rank = math.ceil(quantile * len(values))
+    rank = math.ceil(quantile * sum(not math.isnan(v) for v in values))
     up_to = [sum(v <= c for v in values) for c in candidates]
     before = [0, *up_to[:-1]]
     return np.array([-max(0, low - rank, rank - high) for low, high in zip(before, up_to, strict=True)])
@@ -81,9 +81,9 @@ def test_finds_a_quantile_of_unknown_scale():
         assert scale * math.log(2) / 2**0.5 < found < scale * math.log(2) * 2**0.5
 
 
-def test_nan_and_infinite_values_count_as_large():
-    data = np.array([1.0] * 400 + [math.nan] * 300 + [math.inf] * 300)
-    assert private_quantile(data, 0.3, 5.0, SeededNoise(0)) == 1.0
+def test_infinite_values_count_as_large_and_null_ones_do_not_count():
+    data = np.array([1.0] * 400 + [math.nan] * 3_000 + [math.inf] * 300)
+    assert private_quantile(data, 0.5, 5.0, SeededNoise(0)) == 1.0
     assert private_quantile(data, 0.9, 5.0, SeededNoise(0)) > 1.0
 
 

@@ -21,13 +21,12 @@ def private_quantile(
 ) -> float:
     """Pick the candidate whose bin holds the value of a rank; the bin of c_i is (c_(i-1), c_i].
 
-    With F(c) = #{v <= c} and rank = ceil(quantile * number of values), candidate c_i scores minus the
-    distance of rank from the interval [F(c_(i-1)), F(c_i)]: integers of sensitivity 1 when one value is
-    replaced. The winner has the largest score + G, with fresh geometric G of scale 2/epsilon; ties go to
+    With F(c) = #{v <= c} and rank = ceil(quantile * number of values), NaN left out of both, candidate c_i
+    scores minus the distance of rank from the interval [F(c_(i-1)), F(c_i)]: integers of sensitivity 1 when
+    one value is replaced, also by or from a NaN. The winner has the largest score + G, with fresh geometric G of scale 2/epsilon; ties go to
     the smallest candidate (report-noisy-max with one-sided noise: ``docs/proofs/quantile.md``).
 
-    **Guarantee**: (epsilon, 0)-DP when neighbours differ in one value, whatever the values (NaN counts as
-    infinite).
+    **Guarantee**: (epsilon, 0)-DP when neighbours differ in one value, whatever the values (NaN is null).
     **Error**: with probability 1 - beta the rank is off by at most (2/epsilon) log(candidates/beta), plus the
     best candidate's own error.
 
@@ -41,7 +40,7 @@ def private_quantile(
         raise InvalidInputError(f"quantile must lie in [0, 1], got {quantile!r}")
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InvalidInputError(f"epsilon must be a positive number, got {epsilon!r}")
-    ordered = np.sort(np.where(np.isnan(values), np.inf, values))
+    ordered = np.sort(values[~np.isnan(values)])
     at_or_below = np.searchsorted(ordered, candidates, side="right")
     below = np.concatenate([[0], at_or_below[:-1]])
     rank = math.ceil(quantile * len(ordered))
