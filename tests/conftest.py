@@ -28,6 +28,9 @@ class ScriptedNoise:
     def geometric(self, scale: float, size: int) -> IntArray:
         return self._play("geometric", scale, size)
 
+    def permutation(self, n: int) -> IntArray:
+        return np.arange(n)
+
     def generator(self) -> np.random.Generator:
         return np.random.default_rng(0)
 

@@ -24,6 +24,17 @@ def test_clipped_users_never_leave_the_ball(x):
         assert sum(value * value for value in row) <= lattice.radius_units**2
 
 
+def test_a_null_user_or_one_at_the_centre_causes_no_warning():
+    lattice = Lattice.fine_enough(2.0, 3, 1)
+    with np.errstate(all="raise"):
+        clip_to_lattice_ball(np.array([[np.nan], [0.0], [5e-324]]), np.zeros(1), lattice)
+
+
+def test_no_rounds():
+    with pytest.raises(InvalidInputError, match="rounds"):
+        ClippedMean(1.0).calibrate(10, 1, Budget(1.0, 1e-6), rounds=0)
+
+
 def test_vectors_inside_the_ball_are_kept_and_outside_scaled():
     lattice = Lattice.fine_enough(5.0, 3, 2)
     x = np.array([[1.0, 2.0], [30.0, 40.0], [np.nan, 0.0]])

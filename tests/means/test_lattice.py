@@ -59,7 +59,7 @@ def test_no_weight_is_zero():
     assert not fraction.any()
 
 
-@given(st.integers(-(2**52), 2**52), st.integers(-(2**30), 2**30), st.integers(-3, 3))
+@given(st.integers(-(2**52), 2**52), st.integers(-(2**60), 2**60), st.integers(-(2**30), 2**30))
 def test_value_is_a_function_of_the_noisy_integer_alone(whole, units, carry):
     """Two ways of writing one integer as whole and answer units give the same float."""
     lattice = Lattice.fine_enough(0.3, 100, 1)
@@ -119,5 +119,7 @@ def test_bad_radius(radius):
 def test_limits_of_exactness_are_refused():
     with pytest.raises(InvalidInputError, match="groups of users"):
         Lattice.fine_enough(1.0, 10**9, 10)
+    with pytest.raises(InvalidInputError, match="groups of users"):
+        Lattice.fine_enough(1.0, 100, 2**27)
     with pytest.raises(InvalidInputError, match="coordinate"):
         Lattice.fine_enough(1.0, 100, 0)

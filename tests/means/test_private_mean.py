@@ -98,6 +98,17 @@ def test_null_users_stay_in_n():
     assert release.privacy.n_users == 2_000
 
 
+@pytest.mark.parametrize("wild", [10**400, "text", None, float("nan"), np.longdouble("1e4000"), 1 + 2j])
+def test_a_wild_value_makes_its_user_null_without_a_word(wild):
+    X, ids = table(n=600)
+    X = X.astype(object)
+    X[7, 1] = wild
+    release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, random_state=0)
+    assert np.isfinite(release.value).all()
+    release = userdp.mean(X.tolist(), groups=ids, epsilon=1.0, delta=1e-6, random_state=0)
+    assert np.isfinite(release.value).all()
+
+
 def test_min_items_makes_small_users_null():
     X, ids = table()
     X = np.vstack([X, np.full((10, 2), 1e12)])

@@ -136,6 +136,10 @@ def test_bad_arguments(bad):
         OneSidedAboveThreshold(1.0, bad, 0, SeededNoise(0))
     with pytest.raises(InvalidInputError, match="sensitivity"):
         AboveThreshold(1.0, 0, SeededNoise(0), sensitivity=0)
+    with pytest.raises(TypeError):
+        AboveThreshold(1.0, 0, SeededNoise(0), sensitivity=1.5)
+    with pytest.raises(TypeError):
+        AboveThreshold(1.0, 0, SeededNoise(0)).is_above(0.5)
 
 
 def test_accuracy_of_algorithm_1():

@@ -22,6 +22,8 @@ def test_deferred_gate_compares_the_smallest_index_once(scripted_noise):
     assert noise.asked == [("gaussian", 5.0)]
     with pytest.raises(InvalidInputError, match="has decided"):
         gate.passes()
+    with pytest.raises(InvalidInputError, match="has decided"):
+        gate.observe(9)
 
 
 def test_deferred_gate_refuses_below_the_threshold(scripted_noise):

@@ -121,5 +121,15 @@ def test_random_state():
         noise_source("today")
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_permutations_are_uniform(source):
+    noise = SOURCES[source]()
+    seen = np.array([noise.permutation(3) for _ in range(3_000)])
+    codes = seen @ [9, 3, 1]
+    counts = np.unique(codes, return_counts=True)[1]
+    assert len(counts) == 6
+    assert ((counts - 500) ** 2 / 500).sum() < chi2.isf(ALPHA, 5)
+
+
 def test_no_draws():
     assert SecureNoise().discrete_gaussian(1.0, 0).size == 0

@@ -91,6 +91,11 @@ def test_tail_bound_covers_the_exact_tail(scale):
         assert exact > norm.sf((units + 1) / scale)
 
 
+def test_tail_bound_needs_a_whole_unit():
+    with pytest.raises(InvalidInputError, match="one lattice unit"):
+        gaussian_tail(0, 5.0)
+
+
 def test_events_add_up():
     events = [
         GaussianEvent("a", 300.0, 1000.0, coordinates=3),

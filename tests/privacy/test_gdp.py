@@ -18,8 +18,8 @@ def exact_delta(epsilon, mu):
         return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
 
 
-@pytest.mark.parametrize("mu", [1e-3, 0.02, 0.1, 0.5, 1.0, 5.0, 40.0])
-@pytest.mark.parametrize("epsilon", [-3.0, -0.5, 0.0, 1e-4, 0.1, 1.0, 4.0, 9.0])
+@pytest.mark.parametrize("mu", [1e-8, 1e-5, 1e-3, 0.02, 0.0999, 0.1001, 0.5, 1.0, 5.0, 40.0])
+@pytest.mark.parametrize("epsilon", [-3.0, -0.5, 0.0, 1e-7, 1e-5, 1e-4, 0.1, 1.0, 4.0, 9.0])
 def test_curve_equals_high_precision_arithmetic(epsilon, mu):
     exact = exact_delta(epsilon, mu)
     if exact > 1e-300:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from userdp.arrays import FloatArray, IntArray
+from userdp.arrays import FloatArray, IntArray, as_numeric_table
 from userdp.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Users:
     @classmethod
     def from_rows(cls, X: ArrayLike, groups: ArrayLike | None) -> "Users":
         """Group rows by user; no Python loop over users or rows."""
-        rows = _as_table(X)
+        rows = as_numeric_table(X, "X", "(n_rows, n_features)")
         codes = user_codes(groups, len(rows))
         order = np.argsort(codes, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(codes))])
@@ -71,20 +71,6 @@ class Users:
             averages = np.add.reduceat(self.rows, self.offsets[:-1], axis=0) / items
         usable = (items >= min_items) & np.isfinite(averages).all(axis=1, keepdims=True)
         return np.where(usable, averages, np.nan)
-
-
-def _as_table(X: ArrayLike) -> FloatArray:
-    try:
-        rows = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            "X must be numeric, shape (n_rows, n_features); encode other columns first"
-        ) from None
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise InvalidInputError(
-            f"X must have shape (n_rows, n_features) and not be empty, got shape {rows.shape}"
-        )
-    return rows
 
 
 def user_codes(groups: ArrayLike | None, n_rows: int) -> IntArray:

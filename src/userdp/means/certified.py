@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means.friends import concentration_index, friend_counts, ramp_numerators
-from userdp.means.interface import Session, check_query, check_rounds
+from userdp.means.interface import Session, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import Lattice
 from userdp.means.sensitivity import mean_sensitivity, ramp_start
 from userdp.mechanisms.above_threshold import OneSidedAboveThreshold
@@ -60,7 +60,7 @@ class CertifiedMean:
                 return _GaussianSession(self, noise, self.setting)
 
     def mean_event(self, index: int) -> GaussianEvent:
-        """Return the cost of all rounds' answers at index H; its mu is the same for every H."""
+        """Return the cost of all rounds' answers at index H; its mu never exceeds the setting's."""
         sensitivity = self.lattice.answer_sensitivity(mean_sensitivity(index, self.n_users, radius=1.0))
         scale = gaussian_scale(sensitivity, self.setting.mean_mu, self.rounds)
         return GaussianEvent("mean", sensitivity, scale, self.lattice.dimension, self.rounds)
@@ -103,8 +103,7 @@ def calibrate(
     TooFewUsersError
         With the number of users that would do.
     """
-    if rounds < 1:
-        raise InvalidInputError(f"rounds must be at least 1, got {rounds}")
+    check_positive_rounds(rounds)
     if not 0.5 < agreement <= 1:
         raise InvalidInputError(f"agreement must lie in (0.5, 1], got {agreement!r}")
     try:
@@ -166,12 +165,14 @@ class _Rounds:
 
     mean: CertifiedMean
     noise: NoiseSource
-    halted: bool = field(default=False, init=False)
+    closed: bool = field(default=False, init=False)
     answered: int = field(default=0, init=False)
 
     def friends_of(self, vectors: FloatArray) -> tuple[FloatArray, IntArray]:
         """Put a query on the lattice and count friends."""
         lattice = self.mean.lattice
+        if self.closed:
+            raise InvalidInputError("this session is over; a new one costs its budget again")
         check_rounds(self.answered, self.mean.rounds)
         units = lattice.round(check_query(vectors, self.mean.n_users, lattice.dimension))
         self.answered += 1
@@ -205,6 +206,7 @@ class _DeferredSession:
         return self._rounds.noisy_mean(units, counts, self._index)
 
     def finish(self) -> PrivacyStatement:
+        self._rounds.closed = True
         if not self._gate.passes():
             raise NotConcentratedError(_NOT_CONCENTRATED)
         return self._rounds.mean.statement(self._index, seeded=self._rounds.noise.seeded)
@@ -228,11 +230,12 @@ class _OneSidedSession:
     def answer(self, vectors: FloatArray) -> FloatArray:
         units, counts = self._rounds.friends_of(vectors)
         if not self._gate.is_above(concentration_index(counts)):
-            self.halted = True
+            self.halted = self._rounds.closed = True
             raise NotConcentratedError(_NOT_CONCENTRATED)
         return self._rounds.noisy_mean(units, counts, self._index)
 
     def finish(self) -> PrivacyStatement:
+        self._rounds.closed = True
         return self._rounds.mean.statement(self._index, seeded=self._rounds.noise.seeded)
 
 
@@ -256,10 +259,11 @@ class _GaussianSession:
         noisy_index = self._gate.noisy_index(concentration_index(counts))
         index = min(self._setting.index(noisy_index), n)
         if index - 1 <= ramp_start(n):
-            self.halted = True
+            self.halted = self._rounds.closed = True
             raise NotConcentratedError(_NOT_CONCENTRATED)
         self._index = index
         return self._rounds.noisy_mean(units, counts, index)
 
     def finish(self) -> PrivacyStatement:
+        self._rounds.closed = True
         return self._rounds.mean.statement(self._index, seeded=self._rounds.noise.seeded)

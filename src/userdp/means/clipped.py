@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError
-from userdp.means.interface import MeanRelease, check_query, check_rounds, release_once
+from userdp.means.interface import MeanRelease, check_positive_rounds, check_query, check_rounds, release_once
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import Event, GaussianEvent, gaussian_scale, mu_beside
@@ -51,6 +51,7 @@ class ClippedMean:
         self, n_users: int, dimension: int, budget: Budget, rounds: int = 1, beside: tuple[Event, ...] = ()
     ) -> "CalibratedClippedMean":
         """Set the noise for ``rounds`` adaptive queries."""
+        check_positive_rounds(rounds)
         centre = np.zeros(dimension) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
         if centre.shape != (dimension,) or not np.isfinite(centre).all():
             raise InvalidInputError(f"centre must be {dimension} finite numbers, got shape {centre.shape}")

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from userdp.arrays import FloatArray
+from userdp.arrays import FloatArray, as_numeric_table
 from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource, noise_source
 from userdp.privacy.accounting import Event
@@ -102,16 +102,8 @@ def release_once(
 
 
 def as_vectors(vectors: ArrayLike) -> FloatArray:
-    """Check the shape of an (n_users, dimension) array; values are never looked at."""
-    try:
-        x = np.asarray(vectors, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            "vectors must be numbers of shape (n_users, dimension); null users are rows of NaN"
-        ) from None
-    if x.ndim != 2 or 0 in x.shape:
-        raise InvalidInputError(f"vectors must have shape (n_users, dimension), got {x.shape}")
-    return x
+    """Check the type and shape of users' vectors; values are never looked at."""
+    return as_numeric_table(vectors, "vectors", "(n_users, dimension)")
 
 
 def check_query(vectors: FloatArray, n_users: int, dimension: int) -> FloatArray:
@@ -122,6 +114,12 @@ def check_query(vectors: FloatArray, n_users: int, dimension: int) -> FloatArray
             f"the noise was calibrated for vectors of shape {(n_users, dimension)}, got {x.shape}"
         )
     return x
+
+
+def check_positive_rounds(rounds: int) -> None:
+    """Refuse to calibrate for no rounds at all."""
+    if rounds < 1:
+        raise InvalidInputError(f"rounds must be at least 1, got {rounds}")
 
 
 def check_rounds(answered: int, rounds: int) -> None:

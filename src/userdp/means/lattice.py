@@ -15,9 +15,12 @@ from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError
 
 COORDINATE_LIMIT = 2.0**52
-# The radius is at least 2^12 sqrt(dimension) steps: rounding moves no vector by more than radius / 2^13.
+# The radius is at least 2^12 sqrt(dimension) steps: rounding moves a vector by no more than radius / 2^13.
 _RADIUS_BITS = 12
+# Squared distances up to four radii stay below 2^53.
+_MAX_RADIUS_BITS = 25
 _ANSWER_BITS = 24
+_MIN_ANSWER_BITS = 14
 _INT64_BITS = 62
 
 
@@ -52,7 +55,8 @@ class Lattice:
         radius_bits = _RADIUS_BITS + math.ceil(math.log2(dimension) / 2)
         total_weight_bits = (n_users * n_users // 2).bit_length()
         answer_bits = min(_ANSWER_BITS, _INT64_BITS - total_weight_bits)
-        if answer_bits < 14 or radius_bits + 1 + total_weight_bits > _INT64_BITS:
+        too_fine = radius_bits > _MAX_RADIUS_BITS or radius_bits + 1 + total_weight_bits > _INT64_BITS
+        if too_fine or answer_bits < _MIN_ANSWER_BITS:
             raise InvalidInputError(
                 f"{n_users:,} users in dimension {dimension:,} do not fit exact 64-bit sums; "
                 "average fixed random groups of users first"
@@ -81,7 +85,7 @@ class Lattice:
 
     def round(self, vectors: FloatArray) -> FloatArray:
         """Round to integers carried in float64; a row that is not finite or out of range becomes NaN."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             units = np.rint(vectors / self.step)
             usable = (np.abs(units) <= COORDINATE_LIMIT).all(axis=1, keepdims=True)
         return np.where(usable, units, np.nan)
@@ -109,7 +113,8 @@ class Lattice:
     def value(self, whole: IntArray, answer_units: IntArray) -> FloatArray:
         """Turn a noisy integer answer into floats: a function of whole * 2^answer_bits + answer_units alone.
 
-        Both terms are exact in float64, so their sum is the correctly rounded value of that integer.
+        Whole units are carried first, so both terms are exact in float64 and their sum is the correctly
+        rounded value of that integer.
         """
-        fraction = answer_units / 2.0**self.answer_bits
-        return (whole + fraction) * self.step
+        carry, rest = np.divmod(answer_units, 1 << self.answer_bits)
+        return ((whole + carry) + rest / 2.0**self.answer_bits) * self.step

@@ -23,7 +23,7 @@ import numpy as np
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.means.friends import friend_counts, weighted_mean
-from userdp.means.interface import check_query, check_rounds
+from userdp.means.interface import check_positive_rounds, check_query, check_rounds
 from userdp.mechanisms.above_threshold import AboveThreshold
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.budget import LARGE_EPSILON, Budget
@@ -78,6 +78,7 @@ def calibrate(radius: float, n_users: int, dimension: int, budget: Budget, round
         raise InvalidInputError(f"the paper's algorithm takes epsilon below 10, got {budget.epsilon:g}")
     if not (math.isfinite(radius) and radius > 0):
         raise InvalidInputError(f"radius must be a positive number, got {radius!r}")
+    check_positive_rounds(rounds)
     needed = users_needed(rounds, budget.epsilon, budget.delta)
     if n_users < needed:
         warnings.warn(

@@ -104,7 +104,7 @@ def private_radius(vectors: FloatArray, epsilon: float, noise: NoiseSource) -> f
     **Guarantee**: (epsilon, 0)-DP: one user touches one pair, and the matching is uniform and never leaves
     (``docs/proofs/private_mean.md``).
     """
-    order = noise.generator().permutation(len(vectors))
+    order = noise.permutation(len(vectors))
     half = len(vectors) // 2
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         offsets = vectors[order[:half]] - vectors[order[half : 2 * half]]

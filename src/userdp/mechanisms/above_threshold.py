@@ -6,6 +6,7 @@ whose query lives on a finer public lattice passes lattice units.
 
 import math
 from dataclasses import dataclass, field
+from operator import index
 
 from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource, laplace_scale
@@ -41,7 +42,7 @@ class AboveThreshold:
     def is_above(self, query: int) -> bool:
         """Answer one query; raise after the halting one."""
         _refuse_if(self.halted)
-        noisy = query + int(
+        noisy = index(query) + int(
             self.noise.discrete_laplace(laplace_scale(4 * self.sensitivity, self.epsilon), 1)[0]
         )
         self.halted = noisy < self._noisy_threshold
@@ -77,20 +78,23 @@ class OneSidedAboveThreshold:
     def is_above(self, query: int) -> bool:
         """Answer one query; raise after the halting one."""
         _refuse_if(self.halted)
-        noisy = query - int(self.noise.geometric(laplace_scale(2, self.query_epsilon), 1)[0])
+        noisy = index(query) - int(self.noise.geometric(laplace_scale(2, self.query_epsilon), 1)[0])
         self.halted = noisy < self._noisy_threshold
         return not self.halted
 
 
 def paper_error(rounds: int, epsilon: float, failure: float, sensitivity: float = 1.0) -> float:
-    """Return alpha = 8 S log(2 T/gamma)/epsilon, beyond which Algorithm 1 errs with probability gamma."""
+    """Return alpha = 8 S log(2 T/gamma)/epsilon, beyond which Algorithm 1 errs with probability gamma.
+
+    Holds for integer noise when epsilon <= 4 S and gamma <= 1/2.
+    """
     return 8 * sensitivity * math.log(2 * rounds / failure) / epsilon
 
 
 def _check(epsilon: float, sensitivity: int) -> None:
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InvalidInputError(f"epsilon must be a positive number, got {epsilon!r}")
-    if sensitivity < 1:
+    if index(sensitivity) < 1:
         raise InvalidInputError(f"sensitivity must be a positive integer, got {sensitivity!r}")
 
 

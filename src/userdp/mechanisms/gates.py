@@ -16,8 +16,8 @@ class DeferredGate:
 
     Passes iff resolution * min_t h_t + N_Z(0, scale^2) >= threshold.
 
-    **Guarantee**: with answers of GDP parameter mu' in rounds of sufficient index, delta_Phi at
-    mu^2 = mu'^2 + (resolution/scale)^2, plus the probability that a round below the index passes.
+    **Guarantee**: one GaussianEvent of sensitivity ``resolution`` beside the answers of rounds of sufficient
+    index, plus the probability that a round below the index passes.
     **Assumes**: nothing of the rounds leaves before :meth:`passes` said so, and never if it refused;
     its noise is drawn once.
     """
@@ -30,7 +30,9 @@ class DeferredGate:
     _closed: bool = field(default=False, init=False, repr=False)
 
     def observe(self, index: int) -> None:
-        """Take note of one round's concentration index."""
+        """Take note of one round's concentration index; not after the decision."""
+        if self._closed:
+            raise InvalidInputError("the gate has decided; a round after it would leave unchecked")
         self._smallest = index if self._smallest is None else min(self._smallest, index)
 
     def passes(self) -> bool:
@@ -48,7 +50,7 @@ class DeferredGate:
 class GaussianGate:
     """Release each round's index with Gaussian noise, in units of 1/resolution.
 
-    **Guarantee**: each call is (resolution/scale)-GDP on the lattice.
+    **Guarantee**: each call is one GaussianEvent of sensitivity ``resolution``.
     """
 
     resolution: int

@@ -23,8 +23,9 @@ def private_quantile(
 
     With F(c) = #{v <= c} and rank = ceil(quantile * number of values), NaN left out of both, candidate c_i
     scores minus the distance of rank from the interval [F(c_(i-1)), F(c_i)]: integers of sensitivity 1 when
-    one value is replaced, also by or from a NaN. The winner has the largest score + G, with fresh geometric G of scale 2/epsilon; ties go to
-    the smallest candidate (report-noisy-max with one-sided noise: ``docs/proofs/quantile.md``).
+    one value is replaced, also by or from a NaN. The winner has the largest score + G, with fresh geometric
+    G of scale 2/epsilon; ties go to the smallest candidate (report-noisy-max with one-sided noise:
+    ``docs/proofs/quantile.md``).
 
     **Guarantee**: (epsilon, 0)-DP when neighbours differ in one value, whatever the values (NaN is null).
     **Error**: with probability 1 - beta the rank is off by at most (2/epsilon) log(candidates/beta), plus the

@@ -90,7 +90,9 @@ def gaussian_scale(sensitivity: float, mu: float, rounds: int = 1) -> float:
 
 
 def gaussian_tail(units: float, scale: float) -> float:
-    """Bound on Pr[X >= units] for a discrete Gaussian X: Phi(-(units - 1)/scale)."""
+    """Bound on Pr[X >= units] for a discrete Gaussian X and units >= 1: Phi(-(units - 1)/scale)."""
+    if units < 1:
+        raise InvalidInputError(f"the tail bound holds from one lattice unit on, got {units}")
     return math.erfc((units - 1) / (scale * math.sqrt(2))) / 2 * (1 + 1e-12)
 
 

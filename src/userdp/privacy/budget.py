@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from userdp.errors import InvalidInputError, PrivacyWarning
 
 LARGE_EPSILON = 10.0
+# Below this, probabilities underflow in the accounting.
+SMALLEST_DELTA = 1e-290
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class Budget:
             raise InvalidInputError(
                 f"epsilon must be a positive number, got {self.epsilon!r}; 1.0 is a common choice"
             )
-        if not 0 < self.delta < 1:
+        if not SMALLEST_DELTA <= self.delta < 1:
             raise InvalidInputError(
-                f"delta must lie strictly between 0 and 1, got {self.delta!r}; "
+                f"delta must lie strictly between 0 and 1 (at least {SMALLEST_DELTA:g}), got {self.delta!r}; "
                 "choose it well below 1 / number of users, for example 1e-6"
             )
         if self.epsilon >= LARGE_EPSILON:

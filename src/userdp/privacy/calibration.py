@@ -81,10 +81,10 @@ class OneSidedSetting:
     @property
     def events(self) -> tuple[Event, ...]:
         """What the gate costs; the means cost ``mean_mu`` on top."""
-        margin = self.threshold - (self.index - 1)
+        failure = math.exp(-self.threshold_epsilon * (self.threshold - (self.index - 1)))
         return (
             PureEvent("concentration gate", epsilon=self.threshold_epsilon + self.query_epsilon),
-            FailureEvent("gate passes in error", delta=math.exp(-self.threshold_epsilon * margin)),
+            FailureEvent("gate passes in error", delta=failure * (1 + 1e-12)),
         )
 
 
@@ -133,7 +133,7 @@ def deferred(
         mu = left.mu(log_failure)
         scale = gaussian_scale(INDEX_RESOLUTION, mu * math.sqrt(10**log_share))
         # Conservative by one unit each: the discrete tail, and rounding the threshold up.
-        margin = math.ceil(1 - ndtri(left.delta * 10**log_failure) * scale)
+        margin = max(1, math.ceil(1 - ndtri(left.delta * 10**log_failure) * scale))
         headroom = margin + math.ceil(luck * scale)
         index = expected_index + 1 - math.ceil(headroom / INDEX_RESOLUTION)
         threshold = (index - 1) * INDEX_RESOLUTION + margin

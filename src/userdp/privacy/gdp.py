@@ -12,10 +12,13 @@ never claims less, than what was asked.
 import math
 from collections.abc import Callable
 
+import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 # Relative error allowed for in one evaluation of a privacy curve; the evaluations below err by less.
 CURVE_TOLERANCE = 1e-9
+_SMALL_MU = 0.1
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def delta_from_mu(epsilon: float, mu: float) -> float:
@@ -26,15 +29,23 @@ def delta_from_mu(epsilon: float, mu: float) -> float:
     >>> round(delta_from_mu(epsilon=1.0, mu=0.2367), 8)
     1e-06
     """
+    if epsilon < 0:  # the curve's symmetry; both terms are positive
+        return -math.expm1(epsilon) + math.exp(epsilon) * delta_from_mu(-epsilon, mu)
     if mu == 0:
-        return -math.expm1(min(epsilon, 0.0))
-    a = mu / 2 - epsilon / mu
-    b = -mu / 2 - epsilon / mu
-    if a > 0:
+        return 0.0
+    a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    if a > 0 and mu > _SMALL_MU:
         return float(ndtr(a) - math.exp(epsilon + log_ndtr(b)))
-    # Both terms are tiny: exp(epsilon) phi(b) = phi(a), so their difference is one of Mills ratios.
-    density = math.exp(-a * a / 2) / 2
-    return float(density * (erfcx(-a / math.sqrt(2)) - erfcx(-b / math.sqrt(2))))
+    # exp(epsilon) phi(b) = phi(a), so the difference of the two terms is one of Mills ratios.
+    x, y = -a / math.sqrt(2), -b / math.sqrt(2)
+    difference = float(erfcx(x) - erfcx(y)) if mu > _SMALL_MU else _mills_difference(x, y)
+    return math.exp(-a * a / 2) / 2 * difference
+
+
+def _mills_difference(x: float, y: float) -> float:
+    """Return erfcx(x) - erfcx(y) for close x < y, by integrating -erfcx' = 2/sqrt(pi) - 2 t erfcx(t)."""
+    t = x + (y - x) * (_NODES + 1) / 2
+    return (y - x) / 2 * float(_WEIGHTS @ (2 / math.sqrt(math.pi) - 2 * t * erfcx(t)))
 
 
 def mu_from_budget(epsilon: float, delta: float) -> float:
