@@ -1,6 +1,7 @@
 """Losses of whole items: gradients, convexity, constants, composition."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +20,20 @@ def stacked(loss_case, rng):
     return jax.tree.map(jnp.asarray, loss_case.items(rng, COUNT))
 
 
+@partial(jax.jit, static_argnums=0)
+def values(loss, theta, items):
+    return loss.per_item_values(theta, items)
+
+
+@partial(jax.jit, static_argnums=0)
+def gradients(loss, theta, items):
+    return loss.per_item_gradients(theta, items)
+
+
 def test_gradients_are_those_of_the_value(loss_case, rng):
     items, theta = stacked(loss_case, rng), jnp.asarray(rng.normal(size=loss_case.dimension))
-    expected = jax.vmap(jax.grad(loss_case.loss.item_value), in_axes=(None, 0))(theta, items)
-    np.testing.assert_allclose(loss_case.loss.per_item_gradients(theta, items), expected, atol=1e-9)
+    expected = jax.jit(jax.vmap(jax.grad(loss_case.loss.item_value), in_axes=(None, 0)))(theta, items)
+    np.testing.assert_allclose(gradients(loss_case.loss, theta, items), expected, atol=1e-9)
 
 
 def test_convex_along_segments_with_the_declared_strength(loss_case, rng):
@@ -30,8 +41,8 @@ def test_convex_along_segments_with_the_declared_strength(loss_case, rng):
     mu = loss_case.loss.constants(1.0).strong_convexity
     for _ in range(3):
         a, b = (jnp.asarray(rng.normal(scale=2, size=loss_case.dimension)) for _ in range(2))
-        ends = (loss_case.loss.per_item_values(a, items) + loss_case.loss.per_item_values(b, items)) / 2
-        middle = loss_case.loss.per_item_values((a + b) / 2, items)
+        ends = (values(loss_case.loss, a, items) + values(loss_case.loss, b, items)) / 2
+        middle = values(loss_case.loss, (a + b) / 2, items)
         assert np.all(middle + mu / 8 * float(jnp.vdot(a - b, a - b)) <= ends + 1e-10)
 
 
@@ -40,7 +51,7 @@ def test_gradients_obey_the_constants(loss_case, rng):
     a, b = (rng.normal(size=loss_case.dimension) for _ in range(2))
     a, b = jnp.asarray(2 * a / np.linalg.norm(a)), jnp.asarray(2 * b / np.linalg.norm(b))
     constants = loss_case.loss.constants(feature_bound=1.0, theta_bound=2.0)
-    first, second = (np.asarray(loss_case.loss.per_item_gradients(theta, items)) for theta in (a, b))
+    first, second = (np.asarray(gradients(loss_case.loss, theta, items)) for theta in (a, b))
     assert np.linalg.norm(first, axis=1).max() <= constants.lipschitz * (1 + 1e-12)
     assert (
         np.linalg.norm(first - second, axis=1).max()
@@ -54,13 +65,12 @@ def test_follows_the_floating_type_of_theta(loss_case, rng, dtype):
         lambda a: jnp.asarray(a, dtype) if a.ndim == 2 else jnp.asarray(a), stacked(loss_case, rng)
     )
     theta = jnp.ones(loss_case.dimension, dtype)
-    assert loss_case.loss.per_item_values(theta, items).dtype == dtype
-    assert loss_case.loss.per_item_gradients(theta, items).dtype == dtype
+    for function in (loss_case.loss.per_item_values, loss_case.loss.per_item_gradients):
+        assert jax.eval_shape(function, theta, items).dtype == dtype
 
 
 def test_a_loss_can_be_a_static_argument(loss_case, rng):
     items, theta = stacked(loss_case, rng), jnp.ones(loss_case.dimension)
-    gradients = jax.jit(lambda loss, t, z: loss.per_item_gradients(t, z), static_argnums=0)
     expected = loss_case.loss.per_item_gradients(theta, items)
     np.testing.assert_allclose(gradients(loss_case.loss, theta, items), expected, atol=1e-12)
 
