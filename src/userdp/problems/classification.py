@@ -21,7 +21,8 @@ class Logistic(GLM):
 
     Derivative ``1/(1 + e^-p) - y``; Lipschitz 1, approached as p -> ±inf; smooth 1/4, attained at p = 0.
     Both are computed as the mixture of their y = 0 and y = 1 forms, so that neither tail loses its
-    relative precision. Smoothing: Gauss quadrature, error at most 1e-7 while ``width <= 5``.
+    relative precision. Smoothing: Gauss quadrature, off by at most 4e-8 (slope) and 3e-7 (value) while
+    ``width <= 5``.
     """
 
     lipschitz: ClassVar[float] = 1.0

@@ -28,8 +28,8 @@ class Poisson(GLM):
     so that the constants hold for every item.
 
     Derivative ``e^min(p, b) - y``; Lipschitz ``max(e^b, max_count)``; smooth ``e^b``, approached as p -> b.
-    Smoothing: Gauss-Legendre up to the bound and closed form beyond it; relative error below 1e-9
-    in float64 while ``width <= 5``.
+    Smoothing: Gauss-Legendre up to the bound and closed form beyond it; relative error below 1e-8
+    in float64 while ``width <= 4``.
 
     Parameters
     ----------

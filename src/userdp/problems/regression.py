@@ -63,9 +63,9 @@ class Absolute(GLM):
     strong_convexity: ClassVar[float] = 0.0
 
     def value(self, prediction: ArrayLike, target: ArrayLike) -> Array:
-        """``|p - y|``."""
+        """``max(p - y, y - p)``; the gradient of ``jnp.abs`` at 0 would be 1."""
         p, y = aligned(prediction, target)
-        return jnp.abs(p - y)
+        return jnp.maximum(p - y, y - p)
 
     def derivative(self, prediction: ArrayLike, target: ArrayLike) -> Array:
         """``sign(p - y)``."""
