@@ -44,8 +44,7 @@ GLM_CASES = {
     "logistic": GLMCase(problems.Logistic(), (0.0, 0.3, 1.0), steepest=(-9.0, 1.0), most_curved=(0.0, 1.0)),
     "squared": GLMCase(problems.Squared(), REAL, most_curved=(0.7, 2.0)),
     "absolute": GLMCase(problems.Absolute(), REAL, RESIDUAL_BENDS, steepest=(1.0, 0.0)),
-    "pinball 0.9": GLMCase(problems.Pinball(0.9), REAL, RESIDUAL_BENDS, steepest=(-1.0, 0.0)),
-    "pinball 0.2": GLMCase(problems.Pinball(0.2), REAL, RESIDUAL_BENDS, steepest=(1.0, 0.0)),
+    "pinball": GLMCase(problems.Pinball(0.8), REAL, RESIDUAL_BENDS, steepest=(-1.0, 0.0)),
     "huber": GLMCase(
         problems.Huber(0.7),
         REAL,

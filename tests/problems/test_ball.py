@@ -102,7 +102,7 @@ def test_scalar_draws_follow_the_law_and_no_other(dimension):
     assert p_value(draws, dimension + max(2, dimension // 5)) < 1e-6
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3, 30])
+@pytest.mark.parametrize("dimension", [1, 3, 30])
 def test_vector_draws_are_uniform_in_the_ball(dimension, x64):
     keys = jax.random.split(jax.random.key(11), 20_000)
     draws = np.asarray(jax.vmap(lambda key: problems.sample_ball(key, dimension, 2.5))(keys))

@@ -138,6 +138,13 @@ def test_poisson_is_the_likelihood_below_its_bound_and_linear_beyond():
     assert float(loss.derivative(0.0, 99.0)) == pytest.approx(1 - 10)
 
 
+@pytest.mark.parametrize(("quantile", "p", "constant"), [(0.1, 1.0, 0.9), (0.9, -1.0, 0.9), (0.5, 1.0, 0.5)])
+def test_pinball_is_as_steep_as_its_heavier_side(quantile, p, constant):
+    loss = problems.Pinball(quantile)
+    assert loss.lipschitz == constant
+    assert abs(float(loss.derivative(p, 0.0))) == pytest.approx(constant)
+
+
 def test_poisson_slope_reaches_its_largest_count():
     loss = problems.Poisson(max_log_rate=0.5, max_count=4.0)
     assert loss.lipschitz == 4.0

@@ -52,7 +52,7 @@ def integral(case, form, p, y, width, dimension):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dimension", [1, 2, 7, 10_000])
+@pytest.mark.parametrize("dimension", [1, 6, 10_000])
 def test_closed_forms_are_the_one_dimensional_integrals(case, form, dimension, x64):
     p, y, w = triples(case, np.linspace(-4, 4, 61))
     expected = integral(case, form, p, y, w, dimension)
@@ -103,12 +103,12 @@ def test_closed_forms_are_the_means_of_a_million_draws(case, form, million_draws
 def test_smoothed_derivative_is_the_gradient_of_the_smoothed_value(case, grid, x64):
     law = problems.BallMarginal(6)
     p, y, w = triples(case, grid)
-    gradient = jax.jit(jax.vmap(jax.grad(lambda p, y, w: case.loss.smoothed_value(p, y, w, law))))(p, y, w)
+    gradient = jax.grad(lambda p: case.loss.smoothed_value(p, y, w, law).sum())(jnp.asarray(p))
     np.testing.assert_allclose(gradient, case.loss.smoothed_derivative(p, y, w, law), atol=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dimension", [1, 10, 10_000])
+@pytest.mark.parametrize("dimension", [1, 10_000])
 def test_single_precision_agrees_with_double(case, form, dimension):
     law = problems.BallMarginal(dimension)
     p, y, w = triples(case, np.linspace(-4, 4, 61))
@@ -131,13 +131,9 @@ def test_extreme_predictions_and_their_gradients_stay_finite(case, dimension):
     law = problems.BallMarginal(dimension)
     p, y = (jnp.asarray(a, jnp.float32) for a in case.pairs(np.array([-1e4, -1.0, 0.0, 1.0, 1e4])))
     w = jnp.resize(jnp.asarray([0.0, 1e-6, 1.0, 50.0]), p.shape)
-    gradient = jax.vmap(jax.grad(lambda p, y, w: case.loss.smoothed_value(p, y, w, law)))
-
-    @jax.jit
-    def answers(p, y, w):
-        return *(smoothed(case.loss, form)(p, y, w, law) for form in FORMS), gradient(p, y, w)
-
-    assert all(np.isfinite(answer).all() for answer in answers(p, y, w))
+    total = jax.grad(lambda p: case.loss.smoothed_value(p, y, w, law).sum())
+    for answer in (*(smoothed(case.loss, form)(p, y, w, law) for form in FORMS), total(p)):
+        assert np.isfinite(answer).all()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -152,39 +148,35 @@ def test_no_width_is_no_smoothing_also_at_kinks(case, form, grid, x64):
 RADIUS = 0.6
 
 
-def items_along(case, rng, d, count):
-    """Items of norm <= 2 with predictions around the bends."""
-    features = rng.normal(size=(count, d))
-    features *= 2 * rng.random((count, 1)) / np.linalg.norm(features, axis=1, keepdims=True)
-    return jnp.asarray(features), jnp.asarray(rng.choice(case.targets, count))
+def items(case, rng, d):
+    """Items of norm <= 2, as many as the tables above have rows, so that kernels are reused."""
+    features = rng.normal(size=(1024, d))
+    features *= 2 * rng.random((1024, 1)) / np.linalg.norm(features, axis=1, keepdims=True)
+    return jnp.asarray(features), jnp.asarray(rng.choice(case.targets, 1024))
 
 
 def test_smoothed_loss_is_convex(case, rng, x64):
     smooth = problems.SmoothedGLM(case.loss, RADIUS, 4)
-    features, targets = items_along(case, rng, 4, 300)
+    features, targets = items(case, rng, 4)
     a, b = (jnp.asarray(rng.normal(size=4)) for _ in range(2))
-    values = jax.jit(smooth.values)
-    chord = (values(a, features, targets) + values(b, features, targets)) / 2
-    assert np.all(values((a + b) / 2, features, targets) <= chord + 1e-10)
+    chord = (smooth.values(a, features, targets) + smooth.values(b, features, targets)) / 2
+    assert np.all(smooth.values((a + b) / 2, features, targets) <= chord + 1e-10)
 
 
 def test_smoothed_loss_keeps_the_lipschitz_constant(case, rng, x64):
     smooth = problems.SmoothedGLM(case.loss, RADIUS, 4)
-    features, targets = items_along(case, rng, 4, 300)
-    theta = jnp.asarray(3 * rng.normal(size=4))
-    gradients = jax.jit(smooth.per_item_gradients)(theta, (features, targets))
+    features, targets = items(case, rng, 4)
+    slopes = smooth.slopes(jnp.asarray(3 * rng.normal(size=4)), features, targets)
     constants = smooth.constants(feature_bound=2.0)
     assert constants.lipschitz == case.loss.constants(feature_bound=2.0).lipschitz
-    assert np.linalg.norm(gradients, axis=1).max() <= constants.lipschitz * (1 + 1e-9)
+    assert np.max(np.abs(slopes) * np.linalg.norm(features, axis=1)) <= constants.lipschitz * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("d", [4, 500])
-def test_smoothed_loss_is_close_from_above(case, rng, d, x64):
-    smooth = problems.SmoothedGLM(case.loss, RADIUS, d)
-    features, targets = items_along(case, rng, d, 300)
-    theta = jnp.asarray(rng.normal(size=d))
-    plain_values = case.loss.values(theta, features, targets)
-    gap = np.asarray(jax.jit(smooth.values)(theta, features, targets) - plain_values)
+def test_smoothed_loss_is_close_from_above(case, rng, x64):
+    smooth = problems.SmoothedGLM(case.loss, RADIUS, 500)
+    features, targets = items(case, rng, 500)
+    theta = jnp.asarray(rng.normal(size=500))
+    gap = np.asarray(smooth.values(theta, features, targets) - case.loss.values(theta, features, targets))
     G = case.loss.constants(feature_bound=2.0).lipschitz
     assert gap.min() >= -1e-10
     assert gap.max() <= smooth.approximation_error(2.0) <= G * RADIUS
@@ -197,21 +189,16 @@ def test_the_approximation_error_is_attained_at_the_kink_of_the_absolute_loss(di
     assert gap == pytest.approx(smooth.approximation_error(2.0), rel=1e-9)
 
 
-@pytest.mark.parametrize("d", [4, 500])
+@pytest.mark.parametrize("d", [1, 4, 500])
 def test_smoothed_gradient_obeys_the_smoothness_constant(case, rng, d, x64):
-    smooth = problems.SmoothedGLM(case.loss, RADIUS, d)
-    features, targets = items_along(case, rng, d, 300)
-    theta = jnp.asarray(rng.normal(size=d))
-    step = features / np.linalg.norm(features, axis=1, keepdims=True) * 1e-3
-
-    @jax.jit
-    @jax.vmap
-    def move(h, x, y):
-        return smooth.item_gradient(theta + h, (x, y)) - smooth.item_gradient(theta, (x, y))
-
-    change = np.linalg.norm(move(step, features, targets), axis=1) / 1e-3
-    constants = smooth.constants(feature_bound=2.0)
+    """Along x, where the gradient of an item changes most: a step h moves the prediction by |x| h."""
+    norms, h = 2 * rng.random(1024), 1e-3
+    p, y = case.pairs(np.linspace(-3, 3, 203))
+    slope = partial(case.loss.smoothed_derivative, marginal=problems.BallMarginal(d))
+    change = np.asarray(slope(p + norms * h, y, RADIUS * norms) - slope(p, y, RADIUS * norms)) * norms / h
+    constants = problems.SmoothedGLM(case.loss, RADIUS, d).constants(feature_bound=2.0)
     plain_constants = case.loss.constants(feature_bound=2.0)
+    assert change.min() >= -1e-8
     assert change.max() <= constants.smoothness * (1 + 1e-6)
     assert constants.smoothness <= plain_constants.smoothness
     assert constants.smoothness <= plain_constants.lipschitz * math.sqrt(d) / RADIUS * (1 + 1e-12)

@@ -173,7 +173,7 @@ def standardized(t: ArrayLike, width: ArrayLike) -> Array:
     return jnp.where(spread, t / jnp.where(spread, width, 1), jnp.sign(t))
 
 
-def _legendre(count: int, dtype: DTypeLike) -> tuple[Array, Array]:
+def _legendre(size: int, dtype: DTypeLike) -> tuple[Array, Array]:
     """Gauss-Legendre rule on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
+    nodes, weights = np.polynomial.legendre.leggauss(size)
     return jnp.asarray((nodes + 1) / 2, dtype), jnp.asarray(weights / 2, dtype)
