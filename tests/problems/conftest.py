@@ -119,6 +119,15 @@ def loss_case(request: pytest.FixtureRequest) -> LossCase:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.fixture(scope="package", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    """Skip the compiler's costly passes: these tests run hundreds of small kernels once each."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     with jax.enable_x64():
