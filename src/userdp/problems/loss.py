@@ -70,6 +70,10 @@ class Loss(ABC):
         Both bounds are public declarations. Left infinite, a constant that depends on them is infinite.
         """
 
+    def n_parameters(self, n_features: int) -> int:
+        """How many coordinates theta has for items of ``n_features`` features."""
+        return n_features
+
     @final
     def per_item_values(self, theta: Array, items: Item) -> Array:
         """``l(theta; z_k)`` for items stacked along their leading axis, shape ``(m,)``."""
@@ -165,6 +169,10 @@ class Regularized(Loss):
             )
         mu = positive("strength", self.strength, "use the loss itself where no penalty is wanted")
         settle(self, strength=mu)
+
+    def n_parameters(self, n_features: int) -> int:
+        """As many as the loss inside."""
+        return self.loss.n_parameters(n_features)
 
     def item_value(self, theta: Array, item: Item) -> Array:
         """``l(theta; z) + (mu/2) |theta|^2``."""

@@ -47,12 +47,19 @@ class Multinomial(Loss):
         )
         return value
 
+    def n_parameters(self, n_features: int) -> int:
+        """One row of ``n_features`` for each class."""
+        return self.n_classes * n_features
+
     def item_gradient(self, theta: Array, item: Item) -> Array:
         """``(softmax(W x) - e_y) x^T``, flattened."""
         x, y = item
-        scores = self._weights(theta, x) @ x
-        residual = jax.nn.softmax(scores) - jax.nn.one_hot(y, self.n_classes, dtype=scores.dtype)
-        return jnp.outer(residual, x).ravel()
+        return jnp.outer(self.residuals(theta, x, y), x).ravel()
+
+    def residuals(self, theta: Array, features: Array, targets: Array) -> Array:
+        """``softmax(W x) - e_y`` for features ``(..., d)``, shape ``(..., k)``."""
+        scores = features @ self._weights(theta, features).T
+        return jax.nn.softmax(scores) - jax.nn.one_hot(targets, self.n_classes, dtype=scores.dtype)
 
     def constants(self, feature_bound: float = math.inf, theta_bound: float = math.inf) -> Constants:
         """For |x| <= B: G = sqrt(2) B, beta = B^2/2; not strongly convex."""
