@@ -3,7 +3,8 @@
 The same numbers as :mod:`userdp.means.friends` on lattice vectors, found the cheapest way that settles them:
 
 1. everybody within half a radius of the centre: all are friends;
-2. bounds on each count from the sorted distances to the centre, if they pin down every weight and the index;
+2. bounds on each count from the sorted distances to the centre, and exact counts of the few users that the
+   bounds leave open;
 3. all pairs, by blocks of a Gram product, or by plain differences where users are too far out for it.
 
 Which way was taken changes the time, never the answer.
@@ -43,13 +44,7 @@ def friends(units: Array, centre: Array, radius_units: int, lo: int, hi: int) ->
         return Friends(jnp.full(n, min(max(n - lo, 0), hi - lo), jnp.int64), jnp.asarray(n, jnp.int64))
 
     def not_all() -> Friends:
-        settled, bounded = _from_bounds(distances, present, R, lo, hi)
-        found: Friends = jax.lax.cond(
-            settled,
-            lambda: bounded,
-            lambda: _from_counts(_count_pairs(offsets, distances, present, R), lo, hi),
-        )
-        return found
+        return _from_counts(_counts(offsets, distances, present, R), lo, hi)
 
     found: Friends = jax.lax.cond(2 * jnp.max(distances) * (1 + _SLACK) <= R, all_friends, not_all)
     return found
@@ -61,38 +56,58 @@ def _from_counts(counts: Array, lo: int, hi: int) -> Friends:
     return Friends(jnp.clip(counts - lo, 0, hi - lo), index.astype(jnp.int64))
 
 
-def _from_bounds(distances: Array, present: Array, R: float, lo: int, hi: int) -> tuple[Array, Friends]:
-    """Bound every count by the triangle inequality; tell whether that settles weights and index."""
+def _counts(offsets: Array, distances: Array, present: Array, R: float) -> Array:
+    """Count every user's friends, comparing only the pairs that the triangle inequality leaves open."""
+    n = offsets.shape[0]
+    at_least, at_most = _bounds(distances, present, R)
+    is_open = at_least < at_most
+    some = max(1, n // 8)
+    is_near = jnp.max(jnp.where(present, distances, 0.0)) <= _GRAM_NORM
+
+    def of_open_users() -> Array:
+        chosen = jnp.nonzero(is_open, size=some, fill_value=0)[0]
+        exact = _compare(offsets[chosen], offsets, present, R, _squared_by_gram, 256)
+        return at_least.at[chosen].set(jnp.where(present[chosen], exact, 0))
+
+    def of_all() -> Array:
+        exact = jax.lax.cond(
+            is_near,
+            lambda: _compare(offsets, offsets, present, R, _squared_by_gram, 256),
+            lambda: _compare(offsets, offsets, present, R, _squared_by_difference, 8),
+        )
+        return jnp.where(present, exact, 0)
+
+    counts: Array = jax.lax.cond(is_near & (jnp.sum(is_open) <= some), of_open_users, of_all)
+    return counts
+
+
+def _bounds(distances: Array, present: Array, R: float) -> tuple[Array, Array]:
+    """Bound every count by the triangle inequality: e_i + e_j <= R are friends, |e_i - e_j| > R are not."""
     ordered = jnp.sort(distances)
     reach = R * (1 + _SLACK) + _SLACK * distances
     at_least = jnp.searchsorted(ordered, R * (1 - _SLACK) - distances * (1 + _SLACK), side="right")
     at_most = jnp.searchsorted(ordered, distances + reach, side="right") - jnp.searchsorted(
         ordered, distances - reach, side="left"
     )
-    at_least = jnp.where(present, jnp.maximum(at_least, 1), 0).astype(jnp.int64)
-    at_most = jnp.where(present, at_most, 0).astype(jnp.int64)
-    lower, upper = _from_counts(at_least, lo, hi), _from_counts(at_most, lo, hi)
-    settled = jnp.all(lower.weights == upper.weights) & (lower.h == upper.h)
-    return settled, lower
+    itself = present.astype(jnp.int64)
+    return jnp.maximum(jnp.where(present, at_least, 0), itself), jnp.where(present, at_most, 0)
 
 
-def _count_pairs(offsets: Array, distances: Array, present: Array, R: float) -> Array:
-    """Count friends over all pairs, block of rows by block of rows."""
-    is_near = jnp.max(jnp.where(present, distances, 0.0)) <= _GRAM_NORM
-
-    def count(squared_distances: Callable[[Array, Array], Array], size: int) -> Array:
-        n, d = offsets.shape
-        padding = -n % size
-        blocks = jnp.pad(offsets, ((0, padding), (0, 0))).reshape(-1, size, d)
-        counts = jax.lax.map(
-            lambda rows: jnp.sum((squared_distances(rows, offsets) <= R * R) & present, axis=1), blocks
-        )
-        return jnp.where(present, counts.reshape(-1)[:n], 0).astype(jnp.int64)
-
-    total: Array = jax.lax.cond(
-        is_near, lambda: count(_squared_by_gram, 256), lambda: count(_squared_by_difference, 8)
+def _compare(
+    rows: Array,
+    columns: Array,
+    present: Array,
+    R: float,
+    squared_distances: Callable[[Array, Array], Array],
+    size: int,
+) -> Array:
+    """Count each row's friends among the present columns, block of rows by block of rows."""
+    k, d = rows.shape
+    blocks = jnp.pad(rows, ((0, -k % size), (0, 0))).reshape(-1, size, d)
+    found = jax.lax.map(
+        lambda block: jnp.sum((squared_distances(block, columns) <= R * R) & present, axis=1), blocks
     )
-    return total
+    return found.reshape(-1)[:k].astype(jnp.int64)
 
 
 def _squared_by_gram(rows: Array, columns: Array) -> Array:

@@ -81,8 +81,8 @@ class Plan:
         Whose constants the private mean uses.
     lipschitz, smoothness, strong_convexity, distance : float
         Declared constants of the loss and of the starting point.
-    max_rounds : int
-        What the computer can afford.
+    max_rounds, radius : int, float or None
+        What the computer can afford; a known friend radius.
     phases : tuple of PhasePlan
         One for a convex loss; several, on disjoint users, for a strongly convex one.
     """
@@ -97,6 +97,7 @@ class Plan:
     strong_convexity: float
     distance: float
     max_rounds: int
+    radius: float | None
     phases: tuple[PhasePlan, ...]
 
     @property
@@ -148,6 +149,7 @@ class Plan:
             strong_convexity=self.strong_convexity,
             distance=self.distance,
             max_rounds=self.max_rounds,
+            radius=self.radius,
             calibration=self.calibration,
         )
 
@@ -164,6 +166,7 @@ def plan(
     strong_convexity: float = 0.0,
     distance: float = 1.0,
     max_rounds: int = 10_000,
+    radius: float | None = None,
     calibration: Literal["certified", "paper"] = "certified",
     unit: str = "user",
 ) -> Plan:
@@ -184,6 +187,9 @@ def plan(
         Distance from the starting point to the optimum: at most the domain's diameter.
     max_rounds : int
         What the computer can afford; rounds are free in privacy, and a non-smooth loss could use many.
+    radius : float, optional
+        How far apart users' mean gradients lie, where that is known better than by
+        :func:`concentration_radius`.
     calibration : {"certified", "paper"}
         ``"paper"``: the paper's settings, rounds included, to the letter.
 
@@ -201,7 +207,7 @@ def plan(
         raise InvalidInputError(
             f"users, items and features must be at least 1, got {n_users}, {items_per_user}, {n_features}"
         )
-    planner = _Planner(n_users, items_per_user, n_features, budget, lipschitz, smoothness, max_rounds)
+    planner = _Planner(n_users, items_per_user, n_features, budget, lipschitz, smoothness, max_rounds, radius)
     match calibration, strong_convexity > 0:
         case "certified", False:
             phases: tuple[PhasePlan, ...] = (planner.certified(n_users, distance),)
@@ -238,6 +244,7 @@ def plan(
         strong_convexity,
         distance,
         max_rounds,
+        radius,
         phases,
     )
 
@@ -253,11 +260,12 @@ class _Planner:
     lipschitz: float
     smoothness: float
     max_rounds: int
+    radius: float | None
 
     def certified(self, n_users: int, distance: float) -> PhasePlan:
         """Settle radius, noise, rounds and step for the certified mean behind the deferred gate."""
         n, m, d, G, R = n_users, self.items_per_user, self.n_features, self.lipschitz, distance
-        radius = concentration_radius(n, m, d, G)
+        radius = self.radius if self.radius is not None else concentration_radius(n, m, d, G)
         setting = certified.deferred_setting(n, self.budget)
         sigma_1 = mean_sensitivity(setting.index, n, radius) / setting.mean_mu
         private = sigma_1 * math.sqrt(d)
