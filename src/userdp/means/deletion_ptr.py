@@ -95,8 +95,8 @@ class DeletionPTR:
             )
         if test.subsets > self.max_subsets or n_users > MAX_USERS:
             raise InvalidInputError(
-                f"{n_users} users at epsilon = {budget.epsilon:g}, delta = {budget.delta:g} take a look at "
-                f"{test.subsets:,} subsets per round; the limit is {self.max_subsets:,} subsets of {MAX_USERS} "
+                f"{n_users} users at epsilon = {budget.epsilon:g}, delta = {budget.delta:g} take "
+                f"{test.subsets:,} subsets a round; the limit is {self.max_subsets:,} subsets of {MAX_USERS} "
                 "users. Use ConcentratedMean instead"
             )
         lattice = Lattice.fine_enough(self.radius, n_users, dimension)

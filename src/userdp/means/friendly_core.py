@@ -5,8 +5,8 @@ With friend counts f_j at radius r, lo = ceil(n/2), and the longest ramp, which 
     w_j = max(0, f_j - lo)/(n - lo),     W = sum_j w_j,     g = sum_j w_j x_j / W.
 
 W changes by at most 1 + L between neighbours, L = (n - 1)/(n - lo) <= 2, so a noisy W minus a margin is a
-lower bound W_- for it, and g moves by at most Delta(W_-), about 5 r/W_-. Release g plus Gaussian noise of
-that scale. Nothing is asked of the data beyond W: the price is 5 r/n where the certified concentrated mean
+lower bound W_- for it, and g moves by at most Delta(W_-), about 4 r/W_-. Release g plus Gaussian noise of
+that scale. Nothing is asked of the data beyond W: the price is 4 r/n where the certified concentrated mean
 pays 2 r/n, since any number of users may sit on the ramp. The paper keeps user j by a coin of bias w_j; here
 w_j is a weight, and every constant is proven.
 
@@ -53,14 +53,14 @@ _NOT_CONCENTRATED = (
 def core_sensitivity(weight: float, n_users: int, radius: float) -> float:
     r"""Bound |g - g'| between neighbours of which at least one has total weight W >= ``weight``.
 
-        Delta = r [2 + L (1 + q)] / W,   L = (n - 1)/(n - lo),   q = min(1, (n - lo)/(W - 1 - L)).
+        Delta = r [2 + min(2 L, L + (n - V)/V)] / W,    L = (n - 1)/(n - lo),    V = W - 1 - L.
 
     Infinite where no bound is proven: fewer than 4 users, or W <= 1 + L.
 
     Examples
     --------
     >>> round(core_sensitivity(weight=1000, n_users=1000, radius=1.0) * 1000, 2)
-    5.0
+    4.0
     """
     n, lo = n_users, ramp_start(n_users)
     if n < 4:
@@ -68,8 +68,8 @@ def core_sensitivity(weight: float, n_users: int, radius: float) -> float:
     L = (n - 1) / (n - lo)
     if weight <= (1 + L) * (1 + 1e-12):
         return math.inf
-    q = min(1.0, (n - lo) / (weight - 1 - L))
-    return radius * (2 + L * (1 + q)) / weight * (1 + 1e-12)
+    V = weight - 1 - L
+    return radius * (2 + min(2 * L, L + (n - V) / V)) / weight * (1 + 1e-12)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class CountSetting:
     @cached_property
     def resolution(self) -> int:
         """Units per numerator unit, so that a user's weight is at least 1024 of them."""
-        return -(-_COUNT_RESOLUTION // self.full_weight)
+        return _resolution(self.n_users)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -168,10 +168,14 @@ class CountSetting:
         return numerator / self.full_weight * (1 - 1e-15)
 
 
+def _resolution(n_users: int) -> int:
+    return -(-_COUNT_RESOLUTION // (n_users - ramp_start(n_users)))
+
+
 def _count_sensitivity(n_users: int) -> int:
     """Sensitivity of the count in its units: one user's whole weight, and one step of all others."""
     full = n_users - ramp_start(n_users)
-    return -(-_COUNT_RESOLUTION // full) * (full + n_users - 1)
+    return _resolution(n_users) * (full + n_users - 1)
 
 
 def _best_setting(
@@ -190,7 +194,8 @@ def _best_setting(
             continue
         for share in _COUNT_SHARES:
             scale = gaussian_scale(_count_sensitivity(n_users), mu * math.sqrt(share), rounds)
-            margin = math.ceil(1 - float(ndtri(failure / rounds * (1 - 1e-9))) * scale)
+            reach = math.ceil(1 - float(ndtri(failure / rounds * (1 - 1e-9))) * scale)
+            margin = max(0, reach - _resolution(n_users))
             mean_mu = mu * math.sqrt(1 - share) * (1 - 1e-12)
             setting = CountSetting(n_users, rounds, scale, margin, mean_mu)
             cost = core_sensitivity(setting.weight(full * setting.resolution), n_users, 1.0) / mean_mu
