@@ -10,7 +10,7 @@ from scipy.stats import norm
 from tests.means.neighbours import Pair, at_random, by_hand, climb, replace_first
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means import FriendlyCoreMean
-from userdp.means.friendly_core import _count_sensitivity, core_sensitivity
+from userdp.means.friendly_core import _count_sensitivity, _resolution, core_sensitivity
 from userdp.means.friends import friend_counts, ramp_numerators, ramp_weights, weighted_mean
 from userdp.means.sensitivity import ramp_start
 from userdp.mechanisms.noise import SeededNoise
@@ -65,10 +65,8 @@ def test_the_count_s_sensitivity_is_attained():
     for pair in PAIRS:
         n = len(pair.one)
         moved = abs(numerator_of(pair.one) - numerator_of(pair.other))
-        full = n - ramp_start(n)
-        resolution = _count_sensitivity(n) // (full + n - 1)
-        assert resolution * moved <= _count_sensitivity(n), pair.name
-        worst = max(worst, resolution * moved / _count_sensitivity(n))
+        assert _resolution(n) * moved <= _count_sensitivity(n), pair.name
+        worst = max(worst, _resolution(n) * moved / _count_sensitivity(n))
     assert worst == 1
 
 
