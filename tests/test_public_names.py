@@ -27,7 +27,17 @@ def test_userdp():
 
 
 def test_means():
-    assert sorted(means.__all__) == ["ClippedMean", "ConcentratedMean", "MeanRelease", "mean"]
+    assert sorted(means.__all__) == [
+        "AdaptiveClippedMean",
+        "BassilySunMean",
+        "ClippedMean",
+        "ConcentratedMean",
+        "DeletionPTR",
+        "FriendlyCoreMean",
+        "LevyMean",
+        "MeanRelease",
+        "mean",
+    ]
     assert callable(means.friends.friend_counts)
     assert callable(means.sensitivity.mean_sensitivity)
 
