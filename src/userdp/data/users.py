@@ -9,6 +9,7 @@ from userdp.arrays import FloatArray, IntArray, as_numeric_table
 from userdp.data.grouping import group_rows
 from userdp.errors import InvalidInputError
 
+
 @dataclass(frozen=True)
 class Users:
     """All users' rows, one user after the other.
@@ -16,7 +17,7 @@ class Users:
     Attributes
     ----------
     rows : array of shape (n_rows, n_features)
-        Sorted by user; a user's own rows keep their order. float64, or float32 where a reader was asked for it.
+        Sorted by user; a user's own rows keep their order. float64, or float32 where a reader was asked to.
     offsets : array of shape (n_users + 1,)
         User j owns ``rows[offsets[j]:offsets[j + 1]]``.
 
