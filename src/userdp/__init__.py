@@ -1,6 +1,6 @@
 """User-level differentially private learning: protect whole people, not rows."""
 
-from userdp import means, mechanisms, privacy
+from userdp import means, mechanisms, optimizers, privacy, problems
 from userdp.errors import (
     BudgetExceededError,
     InvalidInputError,
@@ -10,7 +10,10 @@ from userdp.errors import (
     UserDPError,
 )
 from userdp.means import MeanRelease, mean
+from userdp.optimizers import Solution
+from userdp.planning import Plan, plan
 from userdp.privacy import Budget, PrivacyStatement
+from userdp.training import minimize
 
 __version__ = "0.1.0.dev0"
 
@@ -20,13 +23,19 @@ __all__ = [
     "InvalidInputError",
     "MeanRelease",
     "NotConcentratedError",
+    "Plan",
     "PrivacyStatement",
     "PrivacyWarning",
+    "Solution",
     "TooFewUsersError",
     "UserDPError",
     "__version__",
     "mean",
     "means",
     "mechanisms",
+    "minimize",
+    "optimizers",
+    "plan",
     "privacy",
+    "problems",
 ]

@@ -213,11 +213,9 @@ def as_codes(cells: "pl.Series", values: Sequence[Value]) -> FloatArray:
     """Return each cell's place among the declared values, NaN where it is not declared."""
     import polars as pl
 
-    if isinstance(values[0], str):
-        text = cells.cast(pl.String)
-    else:
-        text = pl.Series(as_numbers(cells), dtype=pl.Float64)
-    codes = text.replace_strict(values, range(len(values)), default=None, return_dtype=pl.Float64)
+    as_text = isinstance(values[0], str)
+    known = cells.cast(pl.String) if as_text else pl.Series(as_numbers(cells), dtype=pl.Float64)
+    codes = known.replace_strict(values, range(len(values)), default=None, return_dtype=pl.Float64)
     return codes.to_numpy(writable=True)
 
 

@@ -27,17 +27,19 @@ class UserTable:
     Attributes
     ----------
     users : Users
-        The features, sorted by user.
-    targets : array of shape (n_rows,), optional
-        The label of each row of ``users.rows``: the place of its class among the declared ones, or a number
-        for regression. NaN makes its user null.
+        The features, sorted by user. A target is the place of the row's class among the declared ones, or a
+        number for regression; NaN makes its user null.
     feature_names : tuple of str
         One per column of ``users.rows``.
     """
 
     users: Users
-    targets: FloatArray | None
     feature_names: tuple[str, ...]
+
+    @property
+    def targets(self) -> FloatArray | None:
+        """The label of each row of ``users.rows``."""
+        return self.users.targets
 
     @property
     def n_users(self) -> int:
@@ -116,8 +118,7 @@ def load_users(
         blocks.append(encoding.encode(frame, float_type))
         if read_label is not None:
             labels.append(read_label(frame))
-    rows, offsets, targets = _sorted_by_user(table, ids, blocks, labels)
-    return UserTable(Users(rows, offsets), targets, encoding.feature_names)
+    return UserTable(_sorted_by_user(table, ids, blocks, labels), encoding.feature_names)
 
 
 def stream_features(
@@ -192,7 +193,7 @@ class _LabelReader:
 
 def _sorted_by_user(
     table: Table, ids: "list[pl.DataFrame]", blocks: list[NDArray[Any]], labels: list[FloatArray]
-) -> "tuple[NDArray[Any], NDArray[np.int64], FloatArray | None]":
+) -> Users:
     """Write each block of rows straight to its place; the blocks are given up on the way."""
     import polars as pl
 
@@ -212,7 +213,7 @@ def _sorted_by_user(
         block = blocks.pop()
         rows[place[stop - len(block) : stop]] = block
         stop -= len(block)
-    return rows, offsets, targets
+    return Users(rows, offsets, targets)
 
 
 def _float_type(dtype: DTypeLike) -> type[np.floating[Any]]:

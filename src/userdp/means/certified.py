@@ -32,7 +32,7 @@ from userdp.privacy.statement import PrivacyStatement
 GateName: TypeAlias = Literal["deferred", "one-sided", "gaussian"]
 GateSetting: TypeAlias = DeferredSetting | OneSidedSetting | GaussianSetting
 
-_NOT_CONCENTRATED = (
+NOT_CONCENTRATED = (
     "the users' vectors are not concentrated within the radius, so nothing is released; the budget is spent. "
     "Use a larger radius, expect a smaller share of the users to agree, or clip instead"
 )
@@ -103,19 +103,39 @@ def calibrate(
     TooFewUsersError
         With the number of users that would do.
     """
+    setting = gate_setting(n_users, budget, gate=gate, rounds=rounds, agreement=agreement, beside=beside)
+    lattice = Lattice.fine_enough(radius, n_users, dimension)
+    return CertifiedMean(budget, n_users, rounds, lattice, setting, beside)
+
+
+def gate_setting(
+    n_users: int,
+    budget: Budget,
+    *,
+    gate: GateName = "deferred",
+    rounds: int = 1,
+    agreement: float = 1.0,
+    beside: tuple[Event, ...] = (),
+) -> GateSetting:
+    """Choose H and the split of the budget for a gate; see :func:`calibrate`."""
     check_positive_rounds(rounds)
     if not 0.5 < agreement <= 1:
         raise InvalidInputError(f"agreement must lie in (0.5, 1], got {agreement!r}")
     try:
-        setting = _gate_setting(n_users, budget, gate, rounds, agreement, beside)
+        return _gate_setting(n_users, budget, gate, rounds, agreement, beside)
     except TooFewUsersError:
         raise TooFewUsersError(
             f"{n_users} users are too few for a concentrated mean at epsilon = {budget.epsilon:g}, "
             f"delta = {budget.delta:g}; it takes at least "
             f"{_users_needed(n_users, budget, gate, rounds, agreement, beside)}, or a larger epsilon"
         ) from None
-    lattice = Lattice.fine_enough(radius, n_users, dimension)
-    return CertifiedMean(budget, n_users, rounds, lattice, setting, beside)
+
+
+def deferred_setting(n_users: int, budget: Budget) -> DeferredSetting:
+    """Choose H and the split of the budget for the deferred gate, which serves any number of rounds."""
+    setting = gate_setting(n_users, budget, gate="deferred")
+    assert isinstance(setting, DeferredSetting)
+    return setting
 
 
 def _gate_setting(
@@ -208,7 +228,7 @@ class _DeferredSession:
     def finish(self) -> PrivacyStatement:
         self._rounds.closed = True
         if not self._gate.passes():
-            raise NotConcentratedError(_NOT_CONCENTRATED)
+            raise NotConcentratedError(NOT_CONCENTRATED)
         return self._rounds.mean.statement(self._index, seeded=self._rounds.noise.seeded)
 
 
@@ -231,7 +251,7 @@ class _OneSidedSession:
         units, counts = self._rounds.friends_of(vectors)
         if not self._gate.is_above(concentration_index(counts)):
             self.halted = self._rounds.closed = True
-            raise NotConcentratedError(_NOT_CONCENTRATED)
+            raise NotConcentratedError(NOT_CONCENTRATED)
         return self._rounds.noisy_mean(units, counts, self._index)
 
     def finish(self) -> PrivacyStatement:
@@ -260,7 +280,7 @@ class _GaussianSession:
         index = min(self._setting.index(noisy_index), n)
         if index - 1 <= ramp_start(n):
             self.halted = self._rounds.closed = True
-            raise NotConcentratedError(_NOT_CONCENTRATED)
+            raise NotConcentratedError(NOT_CONCENTRATED)
         self._index = index
         return self._rounds.noisy_mean(units, counts, index)
 

@@ -88,6 +88,11 @@ class CalibratedClippedMean:
     event: GaussianEvent
     beside: tuple[Event, ...]
 
+    def statement(self, *, seeded: bool) -> PrivacyStatement:
+        """State the guarantee of a whole session."""
+        events = (*self.beside, self.event)
+        return PrivacyStatement.certify(self.budget, events, n_users=self.n_users, seeded=seeded)
+
     def start(self, noise: NoiseSource) -> "ClippedSession":
         """Open a session of the calibrated rounds."""
         return ClippedSession(self, noise)
@@ -120,10 +125,12 @@ class ClippedSession:
 
     def finish(self) -> PrivacyStatement:
         """State the guarantee."""
-        mean = self.mean
-        return PrivacyStatement.certify(
-            mean.budget, (*mean.beside, mean.event), n_users=mean.n_users, seeded=self.noise.seeded
-        )
+        return self.mean.statement(seeded=self.noise.seeded)
+
+
+def norm_limit(lattice: Lattice) -> float:
+    """Return the norm to clip to, in lattice units: its rounding error cannot lead out of the ball."""
+    return lattice.radius_units * (1 - _NORM_ERROR)
 
 
 def clip_to_lattice_ball(vectors: FloatArray, centre: FloatArray, lattice: Lattice) -> IntArray:
@@ -131,7 +138,7 @@ def clip_to_lattice_ball(vectors: FloatArray, centre: FloatArray, lattice: Latti
 
     A row that is not finite, or whose offset overflows, becomes the centre.
     """
-    limit = lattice.radius_units * (1 - _NORM_ERROR)
+    limit = norm_limit(lattice)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         units = (vectors - centre) / lattice.step
         units = np.where(np.isfinite(units).all(axis=1, keepdims=True), units, 0.0)

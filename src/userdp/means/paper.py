@@ -30,7 +30,7 @@ from userdp.privacy.budget import LARGE_EPSILON, Budget
 from userdp.privacy.statement import PrivacyStatement, Spend
 
 # Continuous noise is laid on a lattice this many times finer than its scale.
-_FINENESS = 2.0**30
+FINENESS = 2.0**30
 
 
 def noise_scale(tau: float, n_users: int, rounds: int, epsilon: float, delta: float) -> float:
@@ -70,6 +70,21 @@ class PaperMean:
     def noise_std(self) -> float:
         """Standard deviation of each answer's noise, per coordinate."""
         return noise_scale(self.radius, self.n_users, self.rounds, self.budget.epsilon, self.budget.delta)
+
+    def statement(self, *, seeded: bool) -> PrivacyStatement:
+        """State what the paper claims, marked as not certified."""
+        budget = self.budget
+        needed = math.ceil(users_needed(self.rounds, budget.epsilon, budget.delta))
+        return PrivacyStatement.claim(
+            budget,
+            (
+                Spend("AboveThreshold", epsilon=budget.epsilon / 2),
+                Spend("means", epsilon=budget.epsilon / 2, delta=budget.delta),
+            ),
+            n_users=self.n_users,
+            seeded=seeded,
+            assumptions=(f"the paper's constants, which are not proven; at least {needed} users",),
+        )
 
 
 def calibrate(radius: float, n_users: int, dimension: int, budget: Budget, rounds: int) -> PaperMean:
@@ -125,20 +140,9 @@ class PaperSession:
             return np.zeros(self.mean.dimension)
         p = keep_probabilities(friend_counts(x, 2 * tau))
         kept = self._coins.random(self.mean.n_users) < p
-        draws = self.noise.discrete_gaussian(_FINENESS, self.mean.dimension)
-        return weighted_mean(x, kept) + draws / _FINENESS * self.noise_std
+        draws = self.noise.discrete_gaussian(FINENESS, self.mean.dimension)
+        return weighted_mean(x, kept) + draws / FINENESS * self.noise_std
 
     def finish(self) -> PrivacyStatement:
         """State what the paper claims, marked as not certified."""
-        budget = self.mean.budget
-        needed = math.ceil(users_needed(self.mean.rounds, budget.epsilon, budget.delta))
-        return PrivacyStatement.claim(
-            budget,
-            (
-                Spend("AboveThreshold", epsilon=budget.epsilon / 2),
-                Spend("means", epsilon=budget.epsilon / 2, delta=budget.delta),
-            ),
-            n_users=self.mean.n_users,
-            seeded=self.noise.seeded,
-            assumptions=(f"the paper's constants, which are not proven; at least {needed} users",),
-        )
+        return self.mean.statement(seeded=self.noise.seeded)

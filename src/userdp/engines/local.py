@@ -1,0 +1,155 @@
+"""Per-user gradients on this machine, compiled by JAX for CPU or GPU.
+
+Users are computed one after the other inside one compiled loop, each by the same kernel on that user's own items: a
+vector is bit for bit a function of its user (and of theta), whoever else is in the data. The kernel reads a
+user's features once, because the second pass finds them in the cache.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import DTypeLike
+
+from userdp.data.users import Users
+from userdp.engines.layout import Block, blocks
+from userdp.errors import InvalidInputError
+from userdp.problems import (
+    Item,
+    LinearPredictorLoss,
+    Loss,
+    Multinomial,
+    Regularized,
+    SampledGLM,
+    SampledSmoothing,
+)
+
+# A loss, or a loss smoothed by sampling, which needs a random key as well.
+Objective: TypeAlias = Loss | SampledGLM | SampledSmoothing
+UserGradients: TypeAlias = Callable[[Any, Array, Array], Array]
+Kernel: TypeAlias = Callable[[Array, Array, Array, Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class GradientOracle:
+    """What an optimizer may ask: the users' mean gradients at theta, and the gradient of a public term.
+
+    Attributes
+    ----------
+    data : pytree of arrays
+        The users, an argument of :attr:`user_gradients` so that a compiled loop does not copy them.
+    user_gradients : callable
+        ``(data, theta, key) -> (n_users, d)``, a NaN row for a null user; traceable by JAX.
+    ridge : float
+        Strength of a public (ridge/2)|theta|^2, whose gradient needs no privacy.
+    n_users, dimension : int
+        Shape of an answer.
+    """
+
+    data: Any
+    user_gradients: UserGradients
+    ridge: float
+    n_users: int
+    dimension: int
+
+
+def local_oracle(
+    loss: Objective,
+    users: Users,
+    *,
+    dimension: int | None = None,
+    min_items: int = 1,
+    dtype: DTypeLike = np.float32,
+) -> GradientOracle:
+    """Lay out users in memory and return their gradient oracle.
+
+    A ridge penalty (:class:`~userdp.problems.Regularized`) is split off: it does not depend on the data.
+
+    Parameters
+    ----------
+    dimension : int, optional
+        Coordinates of theta, where the loss cannot tell from the number of features.
+    """
+    plain, ridge = without_ridge(loss)
+    if dimension is None:
+        dimension = plain.n_parameters(users.n_features) if isinstance(plain, Loss) else users.n_features
+    data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
+    user_gradients = _user_gradients(plain, users.targets is not None)
+    return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
+
+
+@lru_cache(maxsize=64)
+def _user_gradients(loss: Objective, has_targets: bool) -> UserGradients:
+    """Return one function per loss, so that a compiled loop serves all data of one shape."""
+    kernel = _kernel(loss, has_targets)
+
+    def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
+        theta = theta.astype(data[0].features.dtype)
+        return jnp.concatenate(
+            [
+                _block_gradients(kernel, block, theta, jax.random.fold_in(key, number))
+                for number, block in enumerate(data)
+            ]
+        )
+
+    return user_gradients
+
+
+def without_ridge(loss: Objective) -> tuple[Objective, float]:
+    """Split a loss into its data-dependent part and the strength of its ridge penalties."""
+    ridge = 0.0
+    while isinstance(loss, Regularized):
+        ridge, loss = ridge + loss.strength, loss.loss
+    return loss, ridge
+
+
+def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
+    """Compute the users of one block, one after the other."""
+
+    def one_user(user: tuple[Array, Array, Array, Array, Array]) -> Array:
+        features, targets, weights, usable, place = user
+        gradient = kernel(theta, features, targets, weights, jax.random.fold_in(key, place))
+        return jnp.where(usable, gradient, jnp.nan)
+
+    places = jnp.arange(block.usable.shape[0])
+    users = (block.features, block.targets, block.weights, block.usable, places)
+    gradients: Array = jax.lax.map(one_user, users)
+    return gradients
+
+
+def _kernel(loss: Objective, has_targets: bool) -> Kernel:
+    """Return ``(theta, features, targets, weights, key) -> sum_k weights_k grad l(theta; item_k)``."""
+
+    def items(x: Array, y: Array) -> Item:
+        return (x, y) if has_targets else x
+
+    match loss:
+        case LinearPredictorLoss():
+            return lambda theta, x, y, weights, key: (loss.slopes(theta, x, y) * weights) @ x
+        case SampledGLM():
+            return lambda theta, x, y, weights, key: (loss.slopes(theta, x, y, key) * weights) @ x
+        case Multinomial():
+            return lambda theta, x, y, weights, key: (
+                (loss.residuals(theta, x, y) * weights[:, None]).T @ x
+            ).ravel()
+        case SampledSmoothing():
+            return lambda theta, x, y, weights, key: _weighted(
+                loss.per_item_gradients(theta, items(x, y), key), weights
+            )
+        case Loss():
+            return lambda theta, x, y, weights, key: _weighted(
+                loss.per_item_gradients(theta, items(x, y)), weights
+            )
+    raise InvalidInputError(
+        f"loss must be a userdp.problems.Loss, got {type(loss).__name__}; wrap a JAX function in JaxLoss"
+    )
+
+
+def _weighted(gradients: Array, weights: Array) -> Array:
+    # A padded item may have a gradient that is not finite; it is left out, not multiplied.
+    return jnp.sum(jnp.where(weights[:, None] > 0, gradients * weights[:, None], 0.0), axis=0)

@@ -1,0 +1,149 @@
+r"""Algorithm 3 of Asi & Liu (2023): SGD on users' mean gradients, one private mean per step.
+
+    g_t     = private mean over users of their mean gradient at theta_t
+    theta_(t+1) = Proj(theta_t - eta (g_t + ridge theta_t)),      answer: the average of theta_1, ..., theta_T
+
+and theta_0 if the mean halts. All rounds run in one compiled loop; the noise is drawn ahead on the host.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from userdp.arrays import FloatArray
+from userdp.engines.local import GradientOracle
+from userdp.errors import InvalidInputError
+from userdp.means.in_loop import InLoopMean
+from userdp.means.interface import CalibratedMean
+from userdp.means.loops import in_loop
+from userdp.mechanisms.noise import NoiseSource
+from userdp.privacy.statement import PrivacyStatement
+from userdp.problems import Domain, WholeSpace
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What an optimizer returns: the released point and its guarantee.
+
+    Attributes
+    ----------
+    point : array of shape (dimension,)
+        The answer.
+    privacy : PrivacyStatement
+        What it cost.
+    halted : bool
+        Whether the private mean halted, as the paper's may; the point is then the starting point.
+    """
+
+    point: FloatArray
+    privacy: PrivacyStatement
+    halted: bool = False
+
+
+@dataclass(frozen=True)
+class DPSGD:
+    """User-level DP-SGD with its numbers fixed.
+
+    Parameters
+    ----------
+    rounds : int
+        T, how many private means are asked for.
+    step_size : float
+        eta.
+    domain : Domain
+        Where theta may lie; its projection follows every step.
+    averaged_share : float
+        Share of the iterates, counted from the end, that the answer averages: 1 as in the paper.
+
+    **Guarantee**: that of the private mean over its T adaptive rounds; the rest is post-processing
+    (``docs/proofs/dp_sgd.md``).
+    """
+
+    rounds: int
+    step_size: float
+    domain: Domain = field(default_factory=WholeSpace)
+    averaged_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InvalidInputError(f"rounds must be at least 1, got {self.rounds}")
+        if not self.step_size > 0:
+            raise InvalidInputError(f"step_size must be positive, got {self.step_size!r}")
+        if not 0 < self.averaged_share <= 1:
+            raise InvalidInputError(f"averaged_share must lie in (0, 1], got {self.averaged_share!r}")
+
+    def run(
+        self,
+        oracle: GradientOracle,
+        mean: CalibratedMean,
+        noise: NoiseSource,
+        start: FloatArray | None = None,
+    ) -> Solution:
+        """Run all rounds from ``start`` (the origin, projected, by default).
+
+        Raises
+        ------
+        NotConcentratedError
+            If the mean's deferred gate refuses; nothing of the run is then released.
+        """
+        private = in_loop(mean)
+        if private.rounds != self.rounds:
+            raise InvalidInputError(
+                f"the mean was calibrated for {private.rounds} rounds, the optimizer takes {self.rounds}"
+            )
+        first = np.zeros(oracle.dimension) if start is None else np.asarray(start, dtype=np.float64)
+        if first.shape != (oracle.dimension,):
+            raise InvalidInputError(f"start must have shape ({oracle.dimension},), got {first.shape}")
+        with jax.enable_x64(True):
+            seed = noise.generator().integers(2**63)
+            theta_0 = self.domain.project(jnp.asarray(first))
+            average, state = _loop(
+                self,
+                private,
+                oracle.user_gradients,
+                oracle.ridge,
+                oracle.data,
+                theta_0,
+                private.draw(noise),
+                jax.random.key(seed),
+            )
+            halted, statement = private.close(state, noise)
+            return Solution(np.asarray(theta_0 if halted else average), statement, halted)
+
+    @property
+    def first_averaged(self) -> int:
+        """The first round whose iterate enters the answer."""
+        return min(self.rounds - 1, self.rounds - round(self.averaged_share * self.rounds))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _loop(
+    optimizer: DPSGD,
+    private: InLoopMean,
+    user_gradients: Any,
+    ridge: float,
+    data: Any,
+    theta_0: Array,
+    draws: Any,
+    key: Array,
+) -> tuple[Array, Any]:
+    """Run the rounds; return the average iterate and the mean's final state."""
+
+    def step(carry: tuple[Array, Array, Any], round_: tuple[Array, Any]) -> tuple[Any, None]:
+        theta, total, state = carry
+        t, draw = round_
+        vectors = user_gradients(data, theta, jax.random.fold_in(key, t))
+        state, gradient = private.round(state, vectors, draw)
+        theta = optimizer.domain.project(theta - optimizer.step_size * (gradient + ridge * theta))
+        total = total + jnp.where(t >= optimizer.first_averaged, theta, 0.0)
+        return (theta, total, state), None
+
+    start = (theta_0, jnp.zeros_like(theta_0), private.initial_state())
+    rounds = (jnp.arange(optimizer.rounds), draws)
+    (_, total, state), _ = jax.lax.scan(step, start, rounds)
+    return total / (optimizer.rounds - optimizer.first_averaged), state

@@ -1,0 +1,150 @@
+"""Where data, plan and randomness meet: ``userdp.minimize``."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from userdp.arrays import FloatArray, IntArray
+from userdp.data.users import Users
+from userdp.engines.local import GradientOracle, Objective, local_oracle
+from userdp.errors import InvalidInputError
+from userdp.means.interface import MeanEstimator
+from userdp.mechanisms.noise import NoiseSource, noise_source
+from userdp.optimizers import DPSGD, Localization, Phase, Solution
+from userdp.planning import PhasePlan, Plan
+from userdp.privacy.budget import Budget
+from userdp.problems import GLM, Domain, Loss, SampledSmoothing, SmoothedGLM, WholeSpace
+
+
+def minimize(
+    loss: Objective,
+    users: Users,
+    *,
+    domain: Domain | None = None,
+    plan: Plan | None = None,
+    optimizer: DPSGD | None = None,
+    mean: MeanEstimator | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    start: ArrayLike | None = None,
+    min_items: int = 1,
+    max_items: int | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> Solution:
+    """Minimise the average over users of their average loss, protecting each whole user.
+
+    Either a ``plan`` says everything, or ``optimizer``, ``mean``, ``epsilon`` and ``delta`` do.
+
+    **Guarantee**: (epsilon, delta)-DP for replacing all items of one user, that of the private mean
+    (``docs/proofs/dp_sgd.md``, ``localization.md``); not certified where the mean uses the paper's constants.
+
+    Parameters
+    ----------
+    loss : Loss
+        Convex; a JAX function becomes one through :class:`userdp.problems.JaxLoss`.
+    users : Users
+        ``Users.from_rows(X, groups, y)``; an item is ``(x, y)``, or ``x`` where there are no targets.
+    domain : Domain
+        Where the answer may lie; the whole space by default.
+    plan : Plan
+        From :func:`userdp.plan`; its users and features must be those of the data.
+    optimizer : DPSGD
+        Rounds, step size and domain, chosen by hand.
+    mean : MeanEstimator
+        A private mean with its radius, for example ``ConcentratedMean(radius, gate="deferred")``.
+    start : array
+        Where to start; the origin by default. Public.
+    min_items, max_items : int
+        Users with fewer items are null; of more items a random subset is used.
+    random_state : int, optional
+        A seed makes the result repeatable, for experiments only, and the statement says so.
+
+    Raises
+    ------
+    NotConcentratedError
+        If users' gradients were not within the radius in some round; the budget is spent, nothing is released.
+
+    Examples
+    --------
+    >>> import userdp
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(0.3, 1.0, size=(20_000, 2))
+    >>> users = Users.from_rows(z, groups=np.repeat(np.arange(2_000), 10))
+    >>> solution = minimize(
+    ...     userdp.problems.SquaredDistance(), users, optimizer=DPSGD(rounds=20, step_size=0.3),
+    ...     mean=userdp.means.ConcentratedMean(radius=3.0, gate="deferred"),
+    ...     epsilon=1.0, delta=1e-6, random_state=0,
+    ... )
+    >>> bool(abs(solution.point - 0.3).max() < 0.2)
+    True
+    """
+    noise = noise_source(random_state)
+    if max_items is not None:
+        users = users.capped(max_items, noise.generator())
+    first = None if start is None else np.asarray(start, dtype=np.float64)
+    if plan is not None:
+        if any(argument is not None for argument in (optimizer, mean, epsilon, delta)):
+            raise InvalidInputError("give either a plan, or optimizer, mean, epsilon and delta, not both")
+        return _run_plan(loss, users, plan, domain, first, min_items, noise)
+    if optimizer is None or mean is None or epsilon is None or delta is None:
+        raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
+    if domain is not None:
+        raise InvalidInputError("the domain belongs to the optimizer: DPSGD(rounds, step_size, domain=...)")
+    budget = Budget(epsilon, delta)
+    budget.warn_if_weak_for(users.n_users)
+    oracle = local_oracle(loss, users, dimension=_dimension(first), min_items=min_items)
+    calibrated = mean.calibrate(users.n_users, oracle.dimension, budget, optimizer.rounds)
+    return optimizer.run(oracle, calibrated, noise, first)
+
+
+def _run_plan(
+    loss: Objective,
+    users: Users,
+    plan: Plan,
+    domain: Domain | None,
+    start: FloatArray | None,
+    min_items: int,
+    noise: NoiseSource,
+) -> Solution:
+    """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
+    if users.n_users != plan.n_users:
+        raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {users.n_users}")
+    plan.budget.warn_if_weak_for(users.n_users)
+    domain = domain if domain is not None else WholeSpace()
+    dimension = _dimension(start) or _parameters(loss, users)
+    phases = tuple(_phase(plan, phase, domain, dimension) for phase in plan.phases)
+
+    def oracle_of(phase: PhasePlan) -> Callable[[IntArray], GradientOracle]:
+        smooth = smoothed(loss, phase.smoothing_radius, dimension, sampled=plan.calibration == "paper")
+        return lambda chosen: local_oracle(
+            smooth, users.take(chosen), dimension=dimension, min_items=min_items
+        )
+
+    if len(phases) == 1:
+        oracle = oracle_of(plan.phases[0])(np.arange(users.n_users))
+        return phases[0].optimizer.run(oracle, phases[0].mean, noise, start)
+    return Localization(phases).run(oracle_of(plan.phases[-1]), users.n_users, noise, start)
+
+
+def _phase(plan: Plan, phase: PhasePlan, domain: Domain, dimension: int) -> Phase:
+    """Calibrate one phase's mean; refuses here, before any noise is drawn."""
+    mean = plan.mean(phase).calibrate(phase.n_users, dimension, plan.budget, phase.rounds)
+    return Phase(phase.n_users, phase.optimizer(domain), mean)
+
+
+def smoothed(loss: Objective, radius: float, dimension: int, *, sampled: bool) -> Objective:
+    """Smooth a loss over a ball: by sampling as in the paper, or in closed form where it has one."""
+    if radius == 0 or not isinstance(loss, Loss):
+        return loss
+    if sampled:
+        return SampledSmoothing(loss, radius)
+    return SmoothedGLM(loss, radius, dimension) if isinstance(loss, GLM) else SampledSmoothing(loss, radius)
+
+
+def _parameters(loss: Objective, users: Users) -> int:
+    return loss.n_parameters(users.n_features) if isinstance(loss, Loss) else users.n_features
+
+
+def _dimension(start: FloatArray | None) -> int | None:
+    return None if start is None else len(start)
