@@ -1,6 +1,8 @@
-"""Tables keyed by user: ragged users, and the embedded demo table."""
+"""Tables keyed by user: readers, ragged users, and the embedded demo table."""
 
 from userdp.data.flights import load_flights
+from userdp.data.loading import UserTable, load_users, stream_features
+from userdp.data.tables import Table, read_table
 from userdp.data.users import Users
 
-__all__ = ["Users", "load_flights"]
+__all__ = ["Table", "UserTable", "Users", "load_flights", "load_users", "read_table", "stream_features"]

@@ -1,16 +1,13 @@
 """Rows that belong to users: a ragged table, sorted by user."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from userdp.arrays import BoolArray, FloatArray, IntArray, as_numeric_table
+from userdp.data.grouping import group_rows
 from userdp.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,7 @@ class Users:
     Attributes
     ----------
     rows : array of shape (n_rows, n_features)
-        Sorted by user; a user's own rows keep their order.
+        Sorted by user; a user's own rows keep their order. float64, or float32 where a reader was asked to.
     offsets : array of shape (n_users + 1,)
         User j owns ``rows[offsets[j]:offsets[j + 1]]``.
     targets : array of shape (n_rows,), optional
@@ -41,9 +38,7 @@ class Users:
     def from_rows(cls, X: ArrayLike, groups: ArrayLike | None, y: ArrayLike | None = None) -> "Users":
         """Group rows by user; no Python loop over users or rows."""
         rows = as_numeric_table(X, "X", "(n_rows, n_features)")
-        codes = user_codes(groups, len(rows))
-        order = np.argsort(codes, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(codes))])
+        order, offsets = group_rows(groups, len(rows))
         targets = None if y is None else _as_targets(y, len(rows))[order]
         return cls(rows[order], offsets, targets)
 
@@ -93,13 +88,13 @@ class Users:
         """Average each user's rows; a user with a non-finite value or under ``min_items`` rows is NaN.
 
         Each mean is bit for bit a function of that user's rows in their order: segments are summed one by
-        one, and no running total crosses from one user to the next.
+        one, in float64, and no running total crosses from one user to the next.
         """
         if min_items < 1:
             raise InvalidInputError(f"min_items must be at least 1, got {min_items}")
         items = self.items_per_user[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            averages = np.add.reduceat(self.rows, self.offsets[:-1], axis=0) / items
+            averages = np.add.reduceat(self.rows, self.offsets[:-1], axis=0, dtype=np.float64) / items
         usable = (items >= min_items) & np.isfinite(averages).all(axis=1, keepdims=True)
         return np.where(usable, averages, np.nan)
 
@@ -109,35 +104,3 @@ def _as_targets(y: ArrayLike, n_rows: int) -> FloatArray:
     if targets.shape != (n_rows,):
         raise InvalidInputError(f"y must have one target per row: {n_rows} rows, shape {targets.shape}")
     return as_numeric_table(targets[:, None], "y", "(n_rows,)")[:, 0]
-
-
-def user_codes(groups: ArrayLike | None, n_rows: int) -> IntArray:
-    """Give the users the numbers 0, 1, ... in the order of their ids.
-
-    Raises
-    ------
-    InvalidInputError
-        For missing, null or wrongly shaped ids: an id that is not known protects nobody.
-    """
-    if groups is None:
-        raise InvalidInputError("groups is missing: pass one user id per row, it says whose row is whose")
-    import polars as pl
-
-    ids = groups if isinstance(groups, pl.Series) else _as_series(groups)
-    if len(ids) != n_rows:
-        raise InvalidInputError(f"groups must have one id per row: {n_rows} rows, {len(ids)} ids")
-    if ids.null_count() or (ids.dtype.is_float() and ids.is_nan().any()):
-        raise InvalidInputError("groups has null ids; give every row its user, or drop such rows")
-    return ids.rank("dense").to_numpy().astype(np.int64) - 1
-
-
-def _as_series(groups: ArrayLike) -> "pl.Series":
-    import polars as pl
-
-    ids = np.asarray(groups)
-    try:
-        if ids.ndim != 1:
-            raise TypeError
-        return pl.Series("user", ids.tolist() if ids.dtype == object else ids)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        raise InvalidInputError("groups must be one plain id (text, number, date) per row") from None
