@@ -24,7 +24,7 @@ from functools import reduce
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from userdp.errors import BudgetExceededError, InvalidInputError
 
@@ -147,8 +147,8 @@ class Ledger:
     path
         The SQLite file.
     create
-        Whether to start a new ledger where there is no file. A new ledger has no limits, so it refuses
-        every reservation until `limit` is called.
+        Whether to start a new ledger where there is no file; an empty file always becomes one. A new
+        ledger has no limits, so it refuses every reservation until `limit` is called.
     timeout
         How many seconds to wait while another process writes.
 
@@ -317,18 +317,25 @@ class Ledger:
                     if self._is_blank():  # still: another process may have come first
                         for statement in _SCHEMA:
                             self._db.execute(statement)
-            if self._pragma("application_id") != _APPLICATION_ID:
-                raise self._unusable("it is a SQLite file but not a ledger; check the path")
-            if (found := self._pragma("user_version")) != _FORMAT:
-                raise self._unusable(f"it has format {found}, this userdp reads {_FORMAT}; upgrade userdp")
-            if self._pragma("integrity_check(1)") != "ok":
-                raise self._unusable(_DAMAGED)
+            with self._transaction("DEFERRED"):
+                self._check()
+
+    def _check(self) -> None:
+        if self._pragma("application_id") != _APPLICATION_ID:
+            raise self._unusable("it is not a ledger; check the path")
+        if (found := self._pragma("user_version")) != _FORMAT:
+            raise self._unusable(f"it has format {found}, this userdp reads {_FORMAT}; upgrade userdp")
+        # SQLite reads the missing end of a cut last page as zeros and finds nothing wrong.
+        complete = os.path.getsize(self.path) >= self._pragma("page_count") * self._pragma("page_size")
+        if not complete or self._pragma("integrity_check(1)") != "ok":
+            raise self._unusable(_DAMAGED)
 
     def _is_blank(self) -> bool:
-        tables = self._db.execute("SELECT name FROM sqlite_master").fetchall()
-        return not (tables or self._pragma("application_id") or self._pragma("user_version"))
+        # The read comes first: it rolls back what a killed process left half-written. The size, because
+        # SQLite takes any file of a few bytes for an empty database and would write over it.
+        return self._pragma("application_id") == 0 and os.path.getsize(self.path) == 0
 
-    def _pragma(self, name: str) -> object:
+    def _pragma(self, name: str) -> Any:
         ((value,),) = self._db.execute(f"PRAGMA {name}").fetchall()
         return value
 
