@@ -22,6 +22,7 @@ import userdp
 from benchmarks.measure import write_result
 from userdp.arrays import FloatArray
 from userdp.data import Users
+from userdp.engines.local import Objective
 from userdp.means.certified import deferred_setting
 from userdp.means.sensitivity import mean_sensitivity
 from userdp.optimizers import DPSGD
@@ -63,7 +64,7 @@ def direction(size: Size, seed: int) -> FloatArray:
 def spread(size: Size, seed: int) -> FloatArray:
     """Rows of expected squared norm 1, the same in all directions."""
     rng = np.random.default_rng([seed, 2])
-    return rng.standard_normal((size.n * size.m, size.d), dtype=np.float32) / np.float32(math.sqrt(size.d))
+    return rng.standard_normal((size.n * size.m, size.d)) / math.sqrt(size.d)
 
 
 def convex(size: Size, seed: int) -> float:
@@ -104,7 +105,7 @@ def strongly_convex(size: Size, seed: int) -> float:
     return float(0.5 * np.sum((theta - target) ** 2))
 
 
-def _train(loss: object, users: Users, optimizer: DPSGD, size: Size, seed: int) -> FloatArray:
+def _train(loss: Objective, users: Users, optimizer: DPSGD, size: Size, seed: int) -> FloatArray:
     mean = userdp.means.ConcentratedMean(size.radius, gate="deferred")
     solution = userdp.minimize(
         loss,
@@ -136,7 +137,7 @@ def slope_of(family: str, axis: str) -> tuple[list[float], list[float]]:
     run, base, _ = FAMILIES[family]
     xs, ys = [], []
     for value in RANGES[axis]:
-        size = replace(base, **{axis: value})
+        size = replace(base, **{axis: value})  # type: ignore[arg-type]
         for seed in range(SEEDS):
             xs.append(math.log(value))
             ys.append(math.log(run(size, seed)))

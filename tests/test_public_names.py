@@ -14,15 +14,21 @@ def test_userdp():
         "InvalidInputError",
         "MeanRelease",
         "NotConcentratedError",
+        "Plan",
         "PrivacyStatement",
         "PrivacyWarning",
+        "Solution",
         "TooFewUsersError",
         "UserDPError",
         "__version__",
         "mean",
         "means",
         "mechanisms",
+        "minimize",
+        "optimizers",
+        "plan",
         "privacy",
+        "problems",
     ]
 
 
@@ -48,7 +54,7 @@ def test_every_public_name_exists():
 
 
 def test_the_numerical_core_needs_neither_opendp_nor_polars():
-    """The core runs where only NumPy and SciPy are installed."""
+    """The core runs where only NumPy, SciPy and JAX are installed."""
     script = (
         "import sys\n"
         "sys.modules['opendp'] = sys.modules['polars'] = sys.modules['rich'] = None\n"

@@ -104,7 +104,7 @@ def _compare(
     """Count each row's friends among the present columns, block of rows by block of rows."""
     k, d = rows.shape
     blocks = jnp.pad(rows, ((0, -k % size), (0, 0))).reshape(-1, size, d)
-    found = jax.lax.map(
+    found: Array = jax.lax.map(
         lambda block: jnp.sum((squared_distances(block, columns) <= R * R) & present, axis=1), blocks
     )
     return found.reshape(-1)[:k].astype(jnp.int64)

@@ -56,10 +56,8 @@ def mu_of_pure(epsilon: float) -> float:
 
 def pure_of_mu(mu: float) -> float:
     """Largest epsilon with ``mu_of_pure(epsilon) <= mu``, rounded down."""
-    if mu < 1:
-        epsilon = 2 * math.atanh(float(erf(mu / math.sqrt(8))))
-    else:
-        epsilon = float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+    small, large = mu < 1, float(log_ndtr(mu / 2) - log_ndtr(-mu / 2))
+    epsilon = 2 * math.atanh(float(erf(mu / math.sqrt(8)))) if small else large
     return epsilon * (1 - 4 * _ROUNDING)
 
 
