@@ -11,12 +11,17 @@ def test_userdp():
     assert sorted(userdp.__all__) == [
         "Budget",
         "BudgetExceededError",
+        "HuberRegressor",
         "InvalidInputError",
+        "LinearRegression",
+        "LinearSVC",
+        "LogisticRegression",
         "MeanRelease",
         "NotConcentratedError",
         "Plan",
         "PrivacyStatement",
         "PrivacyWarning",
+        "QuantileRegressor",
         "Solution",
         "TooFewUsersError",
         "UserDPError",
@@ -57,7 +62,7 @@ def test_the_numerical_core_needs_neither_opendp_nor_polars():
     """The core runs where only NumPy, SciPy and JAX are installed."""
     script = (
         "import sys\n"
-        "sys.modules['opendp'] = sys.modules['polars'] = sys.modules['rich'] = None\n"
+        "sys.modules['opendp'] = sys.modules['polars'] = sys.modules['rich'] = sys.modules['sklearn'] = None\n"
         "import numpy as np\n"
         "from userdp.means import ConcentratedMean\n"
         "x = np.zeros((500, 2))\n"

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import DTypeLike
 
+from userdp.arrays import FloatArray
 from userdp.data.users import Users
 from userdp.engines.layout import Block, blocks
 from userdp.errors import InvalidInputError
@@ -45,8 +46,8 @@ class GradientOracle:
         The users, an argument of :attr:`user_gradients` so that a compiled loop does not copy them.
     user_gradients : callable
         ``(data, theta, key) -> (n_users, d)``, a NaN row for a null user; traceable by JAX.
-    ridge : float
-        Strength of a public (ridge/2)|theta|^2, whose gradient needs no privacy.
+    ridge, ridge_centre : float, array
+        A public (ridge/2)|theta - ridge_centre|^2, whose gradient needs no privacy; the origin by default.
     n_users, dimension : int
         Shape of an answer.
     """
@@ -56,6 +57,13 @@ class GradientOracle:
     ridge: float
     n_users: int
     dimension: int
+    ridge_centre: FloatArray | None = None
+
+    def evaluate(self, theta: FloatArray) -> FloatArray:
+        """Return the users' gradients at one point, outside a loop; private."""
+        with jax.enable_x64(True):
+            gradients = jax.jit(self.user_gradients)(self.data, jnp.asarray(theta), jax.random.key(0))
+            return np.asarray(gradients, dtype=np.float64)
 
 
 def local_oracle(

@@ -1,9 +1,10 @@
 r"""Algorithm 3 of Asi & Liu (2023): SGD on users' mean gradients, one private mean per step.
 
     g_t     = private mean over users of their mean gradient at theta_t
-    theta_(t+1) = Proj(theta_t - eta (g_t + ridge theta_t)),      answer: the average of theta_1, ..., theta_T
+    theta_(t+1) = Proj(theta_t - eta (g_t + ridge (theta_t - centre)))
 
-and theta_0 if the mean halts. All rounds run in one compiled loop; the noise is drawn ahead on the host.
+The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halts. All rounds run in one compiled
+loop; the noise is drawn ahead on the host.
 """
 
 from dataclasses import dataclass, field
@@ -108,6 +109,7 @@ class DPSGD:
                 oracle.user_gradients,
                 oracle.ridge,
                 oracle.data,
+                jnp.zeros_like(theta_0) if oracle.ridge_centre is None else jnp.asarray(oracle.ridge_centre),
                 theta_0,
                 private.draw(noise),
                 jax.random.key(seed),
@@ -128,6 +130,7 @@ def _loop(
     user_gradients: Any,
     ridge: float,
     data: Any,
+    ridge_centre: Array,
     theta_0: Array,
     draws: Any,
     key: Array,
@@ -139,7 +142,9 @@ def _loop(
         t, draw = round_
         vectors = user_gradients(data, theta, jax.random.fold_in(key, t))
         state, gradient = private.round(state, vectors, draw)
-        theta = optimizer.domain.project(theta - optimizer.step_size * (gradient + ridge * theta))
+        theta = optimizer.domain.project(
+            theta - optimizer.step_size * (gradient + ridge * (theta - ridge_centre))
+        )
         total = total + jnp.where(t >= optimizer.first_averaged, theta, 0.0)
         return (theta, total, state), None
 

@@ -1,0 +1,218 @@
+"""What the estimators share: checking input, fitting privately, carrying only what was released."""
+
+import sys
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import userdp
+from userdp.arrays import FloatArray
+from userdp.data.users import Users
+from userdp.errors import InvalidInputError, PrivacyWarning
+from userdp.estimators import fitting
+from userdp.estimators.fitting import Options, Task
+from userdp.estimators.linear_model import LinearModel
+from userdp.mechanisms.noise import noise_source
+from userdp.privacy.budget import Budget
+
+
+class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
+    """A linear model fitted with user-level differential privacy: what all estimators share.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget, for each whole user.
+    fit_intercept : bool
+        Whether the predictor has a constant term.
+    ridge : float
+        Strength of an additional ridge penalty on scaled features.
+    coefficient_bound : float, optional
+        Bound on the norm of the coefficients of scaled features.
+    min_items, max_items : int
+        Users with fewer rows are null; of more rows a random subset is used.
+    rounds : int, optional
+        Rounds of descent, chosen from the budget by default.
+    unit : str
+        What a user is, for the statement.
+    random_state : int, optional
+        A seed makes the result repeatable, for experiments only, and the statement says so.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays
+        On the original scale of the features, which are clipped to ``feature_low_``, ``feature_high_`` first.
+    noise_std_ : array
+        Standard deviation of the noise on each coefficient, to first order.
+    n_users_, n_features_in_, n_iter_ : int
+        Users, features and rounds.
+    plan_ : Shares
+        How the budget was split.
+    privacy_ : PrivacyStatement
+        The guarantee.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        fit_intercept: bool = True,
+        ridge: float = 0.0,
+        coefficient_bound: float | None = None,
+        min_items: int = 1,
+        max_items: int | None = None,
+        rounds: int | None = None,
+        unit: str = "user",
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.fit_intercept = fit_intercept
+        self.ridge = ridge
+        self.coefficient_bound = coefficient_bound
+        self.min_items = min_items
+        self.max_items = max_items
+        self.rounds = rounds
+        self.unit = unit
+        self.random_state = random_state
+
+    def _options(self) -> Options:
+        if self.ridge < 0:
+            raise InvalidInputError(f"ridge must not be negative, got {self.ridge!r}")
+        if self.coefficient_bound is not None and not self.coefficient_bound > 0:
+            raise InvalidInputError(f"coefficient_bound must be positive, got {self.coefficient_bound!r}")
+        for name in ("rounds", "max_items"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidInputError(f"{name} must be at least 1, got {value!r}")
+        if self.min_items < 1:
+            raise InvalidInputError(f"min_items must be at least 1, got {self.min_items!r}")
+        return Options(
+            fit_intercept=self.fit_intercept,
+            min_items=self.min_items,
+            max_items=self.max_items,
+            rounds=self.rounds,
+            ridge=self.ridge,
+            coefficient_bound=self.coefficient_bound,
+        )
+
+    def _fit(self, X: ArrayLike, targets: FloatArray, groups: ArrayLike | None, task: Task) -> Self:
+        """Fit on encoded targets; what can be refused is refused before any noise is drawn."""
+        budget = Budget(self.epsilon, self.delta, self.unit)
+        options = self._options()
+        noise = noise_source(self.random_state)
+        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=2)
+        if groups is None:
+            raise InvalidInputError(
+                "groups is missing: fit(X, y, groups=ids) needs one user id per row, it says whose row is whose"
+            )
+        users = Users.from_rows(X, groups, targets)
+        if users.n_users < 2:
+            raise InvalidInputError("there is only one user; privacy among users needs at least 2")
+        budget.warn_if_weak_for(users.n_users)
+        _warn_if_searching()
+        fitted = fitting.fit(users, task, budget, options, noise)
+        self.coef_ = fitted.coefficients
+        self.intercept_ = fitted.intercepts
+        self.feature_low_, self.feature_high_ = fitted.low, fitted.high
+        self.noise_std_ = fitted.noise_std
+        self.n_users_ = users.n_users
+        self.n_iter_ = fitted.rounds
+        self.plan_ = fitted.plan
+        self.privacy_ = fitted.privacy
+        return self
+
+    def _predictor(self, X: ArrayLike) -> FloatArray:
+        """Return the linear predictor, shape (n_rows, k)."""
+        check_is_fitted(self)
+        table: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.to_model().decision(table)
+
+    def to_model(self) -> LinearModel:
+        """Return everything that was released, ready to be saved."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        return LinearModel(
+            kind=type(self).__name__,
+            feature_names=tuple(str(name) for name in names),
+            coefficients=np.atleast_2d(self.coef_),
+            intercepts=np.atleast_1d(self.intercept_),
+            low=self.feature_low_,
+            high=self.feature_high_,
+            noise_std=np.atleast_2d(self.noise_std_),
+            classes=tuple(np.asarray(self.classes_).tolist()) if hasattr(self, "classes_") else None,
+            privacy=self.privacy_.to_dict(),
+            details={"rounds": int(self.n_iter_), "userdp": userdp.__version__},
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _warn_if_searching() -> None:
+    """Warn when scikit-learn fits many candidates: each fit is a release of its own."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection"):
+            warnings.warn(
+                "each fit inside a search or cross-validation spends its whole (epsilon, delta) on these "
+                "users, and choosing among them is not accounted for; add the budgets up yourself, or tune "
+                "on public data",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def numeric_targets(y: ArrayLike) -> FloatArray:
+    """Turn regression targets into floats; one that is not a number makes its user null."""
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInputError(f"y must have one target per row, got shape {array.shape}")
+    if array.dtype.kind == "O":
+        array = np.array([_number(value) for value in array])
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"y must be numeric for a regression, got type {array.dtype}")
+    return array.astype(np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def encode_classes(y: ArrayLike, classes: tuple[Any, ...]) -> FloatArray:
+    """Code the declared classes as 0, 1, ...; a label that was not declared makes its user null."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise InvalidInputError(f"y must have one label per row, got shape {labels.shape}")
+    codes = np.full(labels.shape, np.nan)
+    for code, value in enumerate(classes):
+        codes[labels == value] = code
+    return codes
+
+
+def check_classes(classes: ArrayLike) -> tuple[Any, ...]:
+    """Check the declared classes; they are public knowledge, never read off the labels."""
+    declared = tuple(np.asarray(classes).tolist())
+    if len(declared) < 2 or len(set(declared)) != len(declared):
+        raise InvalidInputError(
+            f"classes must name at least two different labels, got {declared!r}; for example classes=(0, 1)"
+        )
+    return declared

@@ -1,0 +1,266 @@
+r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
+
+1. **Scale**: the magnitude of each feature, from users' votes for powers of two. Features that cannot be
+   measured at this budget are dropped.
+2. **Centre** and 3. **second moment** of the scaled features, where there are users enough.
+4. **Base rate** (classification): where the intercept starts.
+5. **Clip radius**: a private quantile of the norms of the users' gradients at the start.
+6. **Descent**: full-batch gradient descent on the users' clipped mean gradients, with a ridge towards the start that
+   follows the noise, for whatever budget the stages left.
+
+Every stage's cost is an event; the statement is that of their composition (``docs/proofs/stages.md``).
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from userdp.arrays import FloatArray
+from userdp.data.users import Users
+from userdp.engines.local import GradientOracle, local_oracle
+from userdp.estimators.stages import (
+    private_base_rate,
+    private_centre,
+    private_scale,
+    private_second_moment,
+)
+from userdp.means.clipped import ClippedMean
+from userdp.mechanisms.noise import NoiseSource
+from userdp.mechanisms.quantile import private_quantile
+from userdp.optimizers.dp_sgd import DPSGD
+from userdp.planning.shares import Shares, shares
+from userdp.privacy.accounting import Event, GaussianEvent, PureEvent
+from userdp.privacy.budget import Budget
+from userdp.privacy.statement import PrivacyStatement
+from userdp.problems import L2Ball, Loss, Multinomial, WholeSpace
+
+# Scaled features and targets are bounded here, in training and at prediction.
+BOUND = 4.0
+# Candidates for the clip radius, in units of sqrt(number of coefficients).
+_RADII = 2.0 ** (np.arange(-16, 5) / 2)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is fitted: the loss on scaled features, its typical curvature, and how targets are treated.
+
+    Attributes
+    ----------
+    loss : Loss
+        Of the linear predictor, or multinomial.
+    curvature : float
+        Typical second derivative along the predictor; for classification a factor of p(1 - p).
+    n_classes : int
+        0 for regression; targets are then scaled like a feature.
+    """
+
+    loss: Loss
+    curvature: float
+    n_classes: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """Public choices of the caller."""
+
+    fit_intercept: bool = True
+    min_items: int = 1
+    max_items: int | None = None
+    rounds: int | None = None
+    ridge: float = 0.0
+    coefficient_bound: float | None = None
+
+
+@dataclass(frozen=True)
+class FittedLinear:
+    """A linear model on the original scale, of features clipped to [low, high]; all of it released.
+
+    Attributes
+    ----------
+    coefficients : array of shape (k, n_features)
+        One row, or one per class.
+    intercepts : array of shape (k,)
+    low, high : array of shape (n_features,)
+        Where features are clipped before the linear predictor.
+    noise_std : array of shape (k, n_features)
+        Standard deviation of the descent's noise on each coefficient, to first order.
+    privacy : PrivacyStatement
+    plan : Shares
+        How the budget was split.
+    """
+
+    coefficients: FloatArray
+    intercepts: FloatArray
+    low: FloatArray
+    high: FloatArray
+    noise_std: FloatArray
+    privacy: PrivacyStatement
+    plan: Shares
+    rounds: int
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """An affine map of columns, (x - centre)/scale within +-BOUND; dropped columns have scale infinity."""
+
+    centre: FloatArray
+    scale: FloatArray
+
+    def apply(self, rows: FloatArray) -> FloatArray:
+        with np.errstate(all="ignore"):
+            return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
+
+
+def fit(users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource) -> FittedLinear:
+    """Fit a linear model; everything that leaves is private."""
+    if options.max_items is not None:
+        users = users.capped(options.max_items, noise.generator())
+    users = _null_if_fewer(users, options.min_items)
+    is_regression = task.n_classes == 0
+    split = shares(users.n_users, users.n_features + is_regression, budget, has_base_rate=not is_regression)
+
+    columns, events = _standardize(_with_target_column(users) if is_regression else users, split, noise)
+    if is_regression:
+        columns, target = _split_last(columns)
+        y = target.apply(users.targets[:, None])[:, 0]  # type: ignore[index]
+        start_rates = None
+        scaled = Users(columns.apply(users.rows), users.offsets, y)
+        curvature = task.curvature
+    else:
+        target = None
+        scaled = Users(columns.apply(users.rows), users.offsets, users.targets)
+        rates, event = private_base_rate(_user_rates(users, task.n_classes), split.base_rate, noise)
+        events, start_rates = (*events, event), rates
+        curvature = task.curvature * float(1 - (rates**2).sum())
+    if options.fit_intercept:
+        ones = np.ones((len(scaled.rows), 1))
+        scaled = replace(scaled, rows=np.hstack([scaled.rows, ones]))
+
+    start = _start(task, scaled.n_features, start_rates, options.fit_intercept)
+    oracle = local_oracle(task.loss, scaled, dimension=len(start))
+    theta, noise_std, statement, rounds = _descend(
+        oracle, start, split, curvature, budget, events, options, noise
+    )
+    return _on_original_scale(
+        theta.reshape(-1, scaled.n_features), noise_std, columns, target, options, statement, split, rounds
+    )
+
+
+def _descend(
+    oracle: GradientOracle,
+    start: FloatArray,
+    split: Shares,
+    curvature: float,
+    budget: Budget,
+    events: tuple[Event, ...],
+    options: Options,
+    noise: NoiseSource,
+) -> tuple[FloatArray, float, PrivacyStatement, int]:
+    """Choose radius, steps and ridge from the noise they face; run clipped descent."""
+    n, k, N = oracle.n_users, oracle.dimension, split.effective_users
+    norms = np.linalg.norm(oracle.evaluate(start), axis=1)
+    q = min(max(0.25 + 0.2 * math.log2(N / (40 * math.sqrt(k))), 0.25), 0.95)
+    events = (*events, PureEvent("clip radius", split.radius_epsilon))
+    radius = private_quantile(norms, q, split.radius_epsilon, noise, _RADII * math.sqrt(k))
+    kept = q + 0.75 * (1 - q)  # about how much of the mean gradient survives clipping
+
+    single = ClippedMean(radius).calibrate(n, k, budget, rounds=1, beside=events)
+    s = single.event.scale * single.lattice.step / n / kept
+    ridge = options.ridge + s**2 * k / (0.83 * curvature)
+    kappa = max(4.0, 1.5 * math.sqrt(k))
+    T = options.rounds or math.ceil(kappa * min(max(5 * (0.03 / (s * math.sqrt(k))) ** 0.75, 5), 60))
+    step = 1 / (kappa * kept * (curvature + ridge))
+
+    domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else WholeSpace()
+    mean = ClippedMean(radius).calibrate(n, k, budget, rounds=T, beside=events)
+    optimizer = DPSGD(T, step, domain, averaged_share=0.75)
+    solution = optimizer.run(replace(oracle, ridge=ridge * kept, ridge_centre=start), mean, noise, start)
+    return solution.point, s / (curvature + ridge), solution.privacy, T
+
+
+def _standardize(users: Users, split: Shares, noise: NoiseSource) -> tuple[_Columns, tuple[Event, ...]]:
+    """Find magnitude, centre and second moment of every column privately."""
+    scale, event = private_scale(users, split.scale, noise)
+    magnitude = np.where(scale.kept, scale.magnitude, np.inf)
+    centre = np.zeros(users.n_features)
+    events: tuple[GaussianEvent, ...] = (event,)
+    with np.errstate(all="ignore"):
+        if split.centre:
+            passes = 3 if split.effective_users / math.sqrt(users.n_features) >= 60 else 1
+            centre, more = private_centre(users.means() / magnitude, split.centre, passes, noise)
+            events = (*events, *more)
+        spread = np.ones(users.n_features)
+        if split.second_moment:
+            squares = np.clip(users.rows / magnitude - centre, -BOUND, BOUND) ** 2
+            means = replace(users, rows=squares, targets=None).means()
+            found, more_event = private_second_moment(
+                np.where(users.usable()[:, None], means, np.nan), split.second_moment, noise
+            )
+            spread, events = np.sqrt(found), (*events, more_event)
+    return _Columns(np.where(scale.kept, centre * scale.magnitude, 0.0), magnitude * spread), events
+
+
+def _on_original_scale(
+    weights: FloatArray,
+    noise_std: float,
+    columns: _Columns,
+    target: _Columns | None,
+    options: Options,
+    statement: PrivacyStatement,
+    split: Shares,
+    rounds: int,
+) -> FittedLinear:
+    d = len(columns.scale)
+    unit = 1.0 if target is None else float(target.scale[0])
+    offset = 0.0 if target is None else float(target.centre[0])
+    coefficients = weights[:, :d] / columns.scale * unit
+    intercepts = (weights[:, d] if options.fit_intercept else np.zeros(len(weights))) * unit
+    intercepts = intercepts + offset - coefficients @ columns.centre
+    reach = np.where(np.isfinite(columns.scale), BOUND * columns.scale, np.inf)
+    return FittedLinear(
+        coefficients,
+        intercepts,
+        columns.centre - reach,
+        columns.centre + reach,
+        np.broadcast_to(noise_std / columns.scale * unit, coefficients.shape),
+        statement,
+        split,
+        rounds,
+    )
+
+
+def _start(task: Task, n_columns: int, rates: FloatArray | None, fit_intercept: bool) -> FloatArray:
+    """Start at the base rate: the intercepts that predict it."""
+    rows = task.n_classes if isinstance(task.loss, Multinomial) else 1
+    start = np.zeros((rows, n_columns))
+    if rates is not None and fit_intercept:
+        logits = np.log(rates)
+        start[:, -1] = logits - logits.mean() if rows > 1 else logits[1] - logits[0]
+    return start.ravel()
+
+
+def _user_rates(users: Users, n_classes: int) -> FloatArray:
+    """How often each class occurs among each user's rows; NaN for a null user."""
+    assert users.targets is not None
+    codes = users.targets[:, None] == np.arange(n_classes)
+    rates = replace(users, rows=codes.astype(np.float64), targets=None).means()
+    return np.where(users.usable()[:, None], rates, np.nan)
+
+
+def _null_if_fewer(users: Users, min_items: int) -> Users:
+    """Make users with fewer rows null by their values, so that every stage sees them alike."""
+    if min_items <= 1:
+        return users
+    few = np.repeat(users.items_per_user < min_items, users.items_per_user)
+    return replace(users, rows=np.where(few[:, None], np.nan, users.rows))
+
+
+def _with_target_column(users: Users) -> Users:
+    assert users.targets is not None
+    return Users(np.hstack([users.rows, users.targets[:, None]]), users.offsets)
+
+
+def _split_last(columns: _Columns) -> tuple[_Columns, _Columns]:
+    unit = columns.scale[-1:] if np.isfinite(columns.scale[-1]) else np.ones(1)
+    return _Columns(columns.centre[:-1], columns.scale[:-1]), _Columns(columns.centre[-1:], unit)

@@ -1,0 +1,157 @@
+"""A released linear model: what a model file holds, and how it predicts."""
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from userdp.arrays import FloatArray
+from userdp.errors import InvalidInputError
+
+FORMAT, VERSION = "userdp-model", 1
+_ARRAYS = ("coefficients", "intercepts", "low", "high", "noise_std")
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Everything about a fitted model that was released privately.
+
+    Attributes
+    ----------
+    kind : str
+        The estimator's name, for example ``"LogisticRegression"``.
+    feature_names : tuple of str
+        In the order of the coefficients.
+    coefficients, intercepts : arrays of shape (k, n_features) and (k,)
+        One row, or one per class.
+    low, high : arrays of shape (n_features,)
+        Features are clipped here before the linear predictor.
+    noise_std : array of shape (k, n_features)
+        Standard deviation of the noise on each coefficient, to first order.
+    classes : tuple or None
+        The declared classes; None for regression.
+    privacy : dict
+        The privacy statement as plain types.
+    details : dict
+        Further public facts: how columns were encoded, rounds, versions.
+    """
+
+    kind: str
+    feature_names: tuple[str, ...]
+    coefficients: FloatArray
+    intercepts: FloatArray
+    low: FloatArray
+    high: FloatArray
+    noise_std: FloatArray
+    classes: tuple[Any, ...] | None
+    privacy: dict[str, Any]
+    details: dict[str, Any]
+
+    def decision(self, X: FloatArray) -> FloatArray:
+        """Return the linear predictor of each row, shape (n_rows, k)."""
+        return np.clip(X, self.low, self.high) @ self.coefficients.T + self.intercepts
+
+    def probabilities(self, X: FloatArray) -> FloatArray:
+        """Return the classes' probabilities of each row, for a logistic model."""
+        scores = self.decision(X)
+        if scores.shape[1] == 1:
+            scores = np.hstack([np.zeros_like(scores), scores])
+        scores = scores - scores.max(axis=1, keepdims=True)
+        weights: FloatArray = np.exp(scores)
+        total: FloatArray = weights.sum(axis=1, keepdims=True)
+        return weights / total
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write readable JSON; the file appears by rename, whole or not at all."""
+        record = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": self.kind,
+            "feature_names": list(self.feature_names),
+            "classes": None if self.classes is None else list(self.classes),
+            **{name: _to_json(getattr(self, name)) for name in _ARRAYS},
+            "privacy": self.privacy,
+            "details": self.details,
+        }
+        write_atomically(Path(path), json.dumps(record, indent=2, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "LinearModel":
+        """Read a model file.
+
+        Raises
+        ------
+        InvalidInputError
+            For a file that is missing, damaged, not a model, or from a newer version.
+        """
+        try:
+            record = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInputError(f"cannot read the model file {path}: {error.strerror}") from None
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            raise InvalidInputError(f"{path} is damaged or is not a userdp model file") from None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise InvalidInputError(f"{path} is not a userdp model file")
+        version = record.get("version")
+        if not isinstance(version, int) or version > VERSION:
+            raise InvalidInputError(
+                f"{path} has model format {version!r}; this userdp reads up to {VERSION}: install a newer userdp"
+            )
+        try:
+            return cls._from_record(record)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InvalidInputError(f"{path} is damaged: its fields do not fit together") from None
+
+    @classmethod
+    def _from_record(cls, record: dict[str, Any]) -> "LinearModel":
+        arrays = {name: _from_json(record[name]) for name in _ARRAYS}
+        names = tuple(str(name) for name in record["feature_names"])
+        k, d = arrays["coefficients"].shape
+        shapes = {"intercepts": (k,), "low": (d,), "high": (d,), "noise_std": (k, d)}
+        fits = all(arrays[name].shape == shape for name, shape in shapes.items()) and len(names) == d
+        classes = None if record["classes"] is None else tuple(record["classes"])
+        if not fits or not isinstance(record["privacy"], dict) or not isinstance(record["details"], dict):
+            raise ValueError
+        return cls(
+            kind=str(record["kind"]),
+            feature_names=names,
+            classes=classes,
+            privacy=record["privacy"],
+            details=record["details"],
+            **arrays,
+        )
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file beside its place and move it there."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _to_json(array: FloatArray) -> Any:
+    """Nested lists, with "inf" and "-inf" as text because JSON has no infinities."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        return value if math.isfinite(value) else str(value)
+
+    return plain(array.tolist())
+
+
+def _from_json(value: Any) -> FloatArray:
+    array = np.array(value, dtype=object)
+    return array.astype(np.float64)
