@@ -36,7 +36,17 @@ AWAITED = frozenset(
         "training.md",
     }
 )
+# What the estimators share is explained once, at the end of their page.
+SHARED = {
+    "userdp.estimators": (
+        "userdp.estimators.base.PrivateLinearEstimator",
+        "userdp.estimators.classifiers.PrivateClassifier",
+    )
+}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+# Entries that several parameters share carry the first one's type and default; the signature shows the right ones.
+_DEFAULT = re.compile(r"</code>, default:\s*<code>.*?</code>\s*\)", re.DOTALL)
+_SHARED_TYPE = re.compile(r"\(<code>[^()]*?</code>\)(?=\s*–\s*<div[^>]*>\s*<p>See )")
 _ROLE = re.compile(r":(?:class|func|mod|meth|attr|data|exc):<code>~?([\w.]+)</code>")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -98,6 +108,7 @@ def on_files(files: Any, config: Any) -> Any:
     places = homes()
     for section, names in public_names().items():
         entries = [f"::: {name}\n" for name in names if places.get(name) == name and "__" not in name]
+        entries += [f"::: {name}\n" for name in SHARED.get(section, ())]
         files.append(
             File.generated(config, reference_page(section), content="\n".join([f"# {section}\n", *entries]))
         )
@@ -151,4 +162,5 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
             ),
             content,
         )
-    return _ROLE.sub(r"<code>\1</code>", content)
+    content = _SHARED_TYPE.sub("", _DEFAULT.sub("</code>)", content))
+    return _ROLE.sub(r'<autoref identifier="\1" optional><code>\1</code></autoref>', content)
