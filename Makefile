@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint bench audit data clean
+.PHONY: help demo test lint bench bench-friends bench-rates bench-training audit data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,8 +32,16 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev ## measure speed; results land in benchmarks/results
+bench: bench-friends bench-rates bench-training ## measure speed and rates; results land in benchmarks/results
+
+bench-friends: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.friends
+
+bench-rates: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.rates
+
+bench-training: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.training
 
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit

@@ -10,6 +10,7 @@ optimizers with the certified mean behind the deferred gate:
 The friend radius is 4/sqrt(m) throughout: users' spread is 1/sqrt(m) in all problems and dimensions.
 """
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 
 import userdp
-from benchmarks.measure import write_result
+from benchmarks.measure import RESULTS, write_result
 from userdp.arrays import FloatArray
 from userdp.data import Users
 from userdp.engines.local import Objective
@@ -148,33 +149,36 @@ def slope_of(family: str, axis: str) -> tuple[list[float], list[float]]:
 
 
 def main() -> None:
+    """Measure every slope; a run that was interrupted goes on where it stopped."""
+    partial = RESULTS / "rates.partial.json"
+    done = json.loads(partial.read_text()) if partial.exists() else {}
+    for family, (_, _, expected) in FAMILIES.items():
+        for axis in expected:
+            if f"{family}/{axis}" not in done:
+                done[f"{family}/{axis}"] = slope_of(family, axis)
+                partial.write_text(json.dumps(done))
+                print(family, axis, done[f"{family}/{axis}"][0], flush=True)
+
     result: dict[str, dict[str, object]] = {}
     rows = []
     for family, (_, base, expected) in FAMILIES.items():
-        result[family] = {}
+        result[family] = {axis: done[f"{family}/{axis}"][0] for axis in expected} | {"base": vars(base)}
         for axis, theory in expected.items():
-            slope, means = slope_of(family, axis)
-            result[family][axis] = slope
+            slope, means = done[f"{family}/{axis}"]
             rows.append(
                 f"| {family} | {axis} | {theory:+.1f} | {slope[0]:+.2f} | [{slope[1]:+.2f}, {slope[2]:+.2f}] | "
                 + " ".join(f"{risk:.2g}" for risk in means)
                 + " |"
             )
-            print(rows[-1], flush=True)
-        result[family]["base"] = vars(base)
     table = (
         "# Measured rates\n\nLog-log slopes of the excess risk over a factor 16, all else as in the base size; "
         f"certified mean, deferred gate, delta = {DELTA:g}, {SEEDS} seeds.\n\n"
         "| problem | in | theory | measured | 95% interval | excess risk along the range |\n|---|---|---|---|---|---|\n"
     )
-    table += (
-        "\n".join(rows)
-        + "\n\n"
-        + "\n".join(
-            f"* {axis}: {', '.join(f'{value:g}' for value in values)}" for axis, values in RANGES.items()
-        )
-    )
+    ranges = (f"* {axis}: {', '.join(f'{value:g}' for value in values)}" for axis, values in RANGES.items())
+    table += "\n".join(rows) + "\n\n" + "\n".join(ranges)
     write_result("rates", "make bench-rates", result, table)
+    partial.unlink()
 
 
 if __name__ == "__main__":

@@ -13,14 +13,11 @@ The round is the library's certified mean with its Gaussian gate; the paper's ow
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means import certified
 from userdp.means.certified import CertifiedMean
-from userdp.means.interface import MeanRelease, check_positive_rounds, check_query, check_rounds, release_once
+from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.pure_parts import PureParts, split_evenly
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import Event, FailureEvent, total_failure
@@ -32,7 +29,7 @@ _FAILURE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class BassilySunMean:
+class BassilySunMean(ReleasesOnce):
     """Concentrated means whose rounds are bought one by one; needs about sqrt(rounds)/epsilon users.
 
     Parameters
@@ -80,24 +77,6 @@ class BassilySunMean:
                 f"epsilon = {parts.epsilon:.3g}, and {error}; or fewer rounds"
             ) from None
         return CalibratedBassilySunMean(budget, n_users, rounds, mean, parts, failures, beside)
-
-    def release(
-        self,
-        vectors: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: str = "user",
-        random_state: int | np.random.Generator | None = None,
-    ) -> MeanRelease:
-        """Release one mean of ``vectors``, a row per user (null users as rows of NaN).
-
-        Raises
-        ------
-        NotConcentratedError
-            If the users do not agree within the radius; the budget is then spent.
-        """
-        return release_once(self, vectors, epsilon=epsilon, delta=delta, unit=unit, random_state=random_state)
 
 
 def paper_users(rounds: int, epsilon: float, delta: float) -> float:

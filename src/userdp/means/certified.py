@@ -48,6 +48,7 @@ class CertifiedMean:
     lattice: Lattice
     setting: GateSetting
     beside: tuple[Event, ...]
+    purpose: str = "mean"
 
     def start(self, noise: NoiseSource) -> Session:
         """Open a session of ``rounds`` queries; each session costs the whole budget."""
@@ -63,7 +64,7 @@ class CertifiedMean:
         """Return the cost of all rounds' answers at index H; its mu never exceeds the setting's."""
         sensitivity = self.lattice.answer_sensitivity(mean_sensitivity(index, self.n_users, radius=1.0))
         scale = gaussian_scale(sensitivity, self.setting.mean_mu, self.rounds)
-        return GaussianEvent("mean", sensitivity, scale, self.lattice.dimension, self.rounds)
+        return GaussianEvent(self.purpose, sensitivity, scale, self.lattice.dimension, self.rounds)
 
     def with_radius(self, radius: float) -> "CertifiedMean":
         """Return the same calibration at another radius: costs do not depend on it."""

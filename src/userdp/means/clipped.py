@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError
-from userdp.means.interface import MeanRelease, check_positive_rounds, check_query, check_rounds, release_once
+from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import Event, GaussianEvent, gaussian_scale, mu_beside
@@ -19,7 +19,7 @@ _NORM_ERROR = 2.0**-24
 
 
 @dataclass(frozen=True)
-class ClippedMean:
+class ClippedMean(ReleasesOnce):
     """Mean of the users' vectors clipped into the ball of a public ``centre`` and ``radius``.
 
     Each user contributes centre + clip(x_j - centre), a null user the centre; the sum of the integers has
@@ -63,18 +63,6 @@ class ClippedMean:
         scale = gaussian_scale(sensitivity, mu, rounds)
         event = GaussianEvent("clipped mean", sensitivity, scale, dimension, rounds)
         return CalibratedClippedMean(centre, budget, n_users, lattice, event, beside)
-
-    def release(
-        self,
-        vectors: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: str = "user",
-        random_state: int | np.random.Generator | None = None,
-    ) -> MeanRelease:
-        """Release one mean of ``vectors``, a row per user."""
-        return release_once(self, vectors, epsilon=epsilon, delta=delta, unit=unit, random_state=random_state)
 
 
 @dataclass(frozen=True)

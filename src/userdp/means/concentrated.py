@@ -3,19 +3,16 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from userdp.errors import InvalidInputError
 from userdp.means import certified, paper
 from userdp.means.certified import GateName
-from userdp.means.interface import CalibratedMean, MeanRelease, release_once
+from userdp.means.interface import CalibratedMean, ReleasesOnce
 from userdp.privacy.accounting import Event
 from userdp.privacy.budget import Budget
 
 
 @dataclass(frozen=True)
-class ConcentratedMean:
+class ConcentratedMean(ReleasesOnce):
     """Outlier-removal mean: the noise follows how close users are to each other, not where they are.
 
     Parameters
@@ -67,22 +64,3 @@ class ConcentratedMean:
                     raise InvalidInputError("the paper's calibration does not compose with other parts")
                 return paper.calibrate(self.radius, n_users, dimension, budget, rounds)
         raise InvalidInputError(f'calibration must be "certified" or "paper", got {self.calibration!r}')
-
-    def release(
-        self,
-        vectors: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: str = "user",
-        random_state: int | np.random.Generator | None = None,
-    ) -> MeanRelease:
-        """Release one mean of ``vectors``, a row per user (null users as rows of NaN).
-
-        Raises
-        ------
-        NotConcentratedError
-            If the users do not agree within the radius; the budget is then spent. (The paper's algorithm
-            returns zero with ``halted=True`` instead.)
-        """
-        return release_once(self, vectors, epsilon=epsilon, delta=delta, unit=unit, random_state=random_state)

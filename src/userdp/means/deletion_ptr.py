@@ -11,13 +11,10 @@ super-polynomial, for tiny n (and large epsilon) only.
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means.deletions import MAX_USERS, DeletionTest, farthest_in_calm_set, fewest_deletions
-from userdp.means.interface import MeanRelease, check_positive_rounds, check_query, check_rounds, release_once
+from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource, laplace_scale
 from userdp.privacy.accounting import (
@@ -43,7 +40,7 @@ _NOT_CONCENTRATED = (
 
 
 @dataclass(frozen=True)
-class DeletionPTR:
+class DeletionPTR(ReleasesOnce):
     """Mean of a subset that no few deletions move, found by looking at all subsets.
 
     Parameters
@@ -113,24 +110,6 @@ class DeletionPTR:
         scale = gaussian_scale(sensitivity, mu * (1 - 1e-12), rounds)
         event = GaussianEvent("mean", sensitivity, scale, dimension, rounds)
         return CalibratedDeletionPTR(budget, lattice, test, (*beside, *tests), event)
-
-    def release(
-        self,
-        vectors: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: str = "user",
-        random_state: int | np.random.Generator | None = None,
-    ) -> MeanRelease:
-        """Release one mean of ``vectors``, a row per user (null users as rows of NaN).
-
-        Raises
-        ------
-        NotConcentratedError
-            If too many deletions are needed; the budget is then spent.
-        """
-        return release_once(self, vectors, epsilon=epsilon, delta=delta, unit=unit, random_state=random_state)
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means.friends import friend_counts, ramp_numerators
-from userdp.means.interface import MeanRelease, check_positive_rounds, check_query, check_rounds, release_once
+from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import Lattice
 from userdp.means.sensitivity import ramp_start
 from userdp.mechanisms.noise import NoiseSource
@@ -73,7 +72,7 @@ def core_sensitivity(weight: float, n_users: int, radius: float) -> float:
 
 
 @dataclass(frozen=True)
-class FriendlyCoreMean:
+class FriendlyCoreMean(ReleasesOnce):
     """Mean of the users who are friends of more than half of all, weighted by how many.
 
     Parameters
@@ -111,24 +110,6 @@ class FriendlyCoreMean:
             )
         lattice = Lattice.fine_enough(self.radius, n_users, dimension)
         return CalibratedFriendlyCoreMean(budget, n_users, lattice, setting, beside)
-
-    def release(
-        self,
-        vectors: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: str = "user",
-        random_state: int | np.random.Generator | None = None,
-    ) -> MeanRelease:
-        """Release one mean of ``vectors``, a row per user (null users as rows of NaN).
-
-        Raises
-        ------
-        NotConcentratedError
-            If the core is too small; the budget is then spent.
-        """
-        return release_once(self, vectors, epsilon=epsilon, delta=delta, unit=unit, random_state=random_state)
 
 
 @dataclass(frozen=True)

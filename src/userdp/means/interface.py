@@ -81,24 +81,34 @@ class MeanEstimator(Protocol):
         """Set the noise for ``rounds`` adaptive queries; ``beside`` is what the release spends elsewhere."""
 
 
-def release_once(
-    estimator: MeanEstimator,
-    vectors: ArrayLike,
-    *,
-    epsilon: float,
-    delta: float,
-    unit: str = "user",
-    random_state: int | np.random.Generator | None = None,
-) -> MeanRelease:
-    """Answer a single query and state its cost."""
-    x = as_vectors(vectors)
-    noise = noise_source(random_state)
-    budget = Budget(epsilon, delta, unit)
-    budget.warn_if_weak_for(len(x))
-    session = estimator.calibrate(len(x), x.shape[1], budget).start(noise)
-    value = session.answer(x)
-    privacy = session.finish()
-    return MeanRelease(value, session.noise_std, estimator.radius, privacy, session.halted)
+class ReleasesOnce:
+    """A single release of an estimator: calibrate, answer one query, close."""
+
+    def release(
+        self: MeanEstimator,
+        vectors: ArrayLike,
+        *,
+        epsilon: float,
+        delta: float,
+        unit: str = "user",
+        random_state: int | np.random.Generator | None = None,
+    ) -> MeanRelease:
+        """Release one mean of ``vectors``, a row per user (null users as rows of NaN).
+
+        Raises
+        ------
+        NotConcentratedError
+            If an estimator that needs agreement does not find it; the budget is then spent. (The paper's
+            algorithm returns zero with ``halted=True`` instead.)
+        """
+        x = as_vectors(vectors)
+        noise = noise_source(random_state)
+        budget = Budget(epsilon, delta, unit)
+        budget.warn_if_weak_for(len(x))
+        session = self.calibrate(len(x), x.shape[1], budget).start(noise)
+        value = session.answer(x)
+        privacy = session.finish()
+        return MeanRelease(value, session.noise_std, self.radius, privacy, session.halted)
 
 
 def as_vectors(vectors: ArrayLike) -> FloatArray:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError
-from userdp.means.interface import MeanRelease, check_positive_rounds, check_query, check_rounds, release_once
+from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import COORDINATE_LIMIT, Lattice
 from userdp.means.pure_parts import PureParts, split_evenly
 from userdp.mechanisms.noise import NoiseSource, laplace_scale
@@ -36,7 +36,7 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True)
-class LevyMean:
+class LevyMean(ReleasesOnce):
     """Mean by private range finding in a random rotation; its split over D coordinates costs sqrt(D).
 
     Parameters
@@ -84,18 +84,6 @@ class LevyMean:
             )
         parts = split_evenly("range and mean of coordinates", 2 * padded * rounds, budget, beside)
         return CalibratedLevyMean(budget, n_users, dimension, rounds, lattice, half_bin, bins, parts, beside)
-
-    def release(
-        self,
-        vectors: ArrayLike,
-        *,
-        epsilon: float,
-        delta: float,
-        unit: str = "user",
-        random_state: int | np.random.Generator | None = None,
-    ) -> MeanRelease:
-        """Release one mean of ``vectors``, a row per user (null users as rows of NaN)."""
-        return release_once(self, vectors, epsilon=epsilon, delta=delta, unit=unit, random_state=random_state)
 
 
 def coordinate_radius(radius: float, n_users: int, dimension: int, failure: float) -> float:
