@@ -4,7 +4,7 @@ Three families of synthetic problems on which the privacy term dominates, each r
 optimizers with the certified mean behind the deferred gate:
 
 * convex: linear losses on a ball; the averaged iterate pays for the steps that noise forces to be small;
-* nonsmooth: absolute deviation of noise-free labels, sharp at its optimum, smoothed in closed form;
+* nonsmooth: absolute deviation of noise-free labels, sharp at its optimum, by subgradients;
 * strongly_convex: squared distance, by localization.
 
 The friend radius is 4/sqrt(m) throughout: users' spread is 1/sqrt(m) in all problems and dimensions.
@@ -28,7 +28,7 @@ from userdp.means.certified import deferred_setting
 from userdp.means.sensitivity import mean_sensitivity
 from userdp.optimizers import DPSGD
 from userdp.privacy import Budget
-from userdp.problems import Absolute, L2Ball, Linear, SmoothedGLM, SquaredDistance
+from userdp.problems import Absolute, L2Ball, Linear, SquaredDistance
 
 DELTA = 1e-6
 SEEDS = 3
@@ -84,8 +84,7 @@ def nonsmooth(size: Size, seed: int) -> float:
     mean_gradient = math.sqrt(2 / (math.pi * size.d))
     T = math.ceil(max(50, (mean_gradient / size.private_error) ** 2))
     step = 1 / math.sqrt(T * (mean_gradient**2 + T * size.private_error**2))
-    loss = SmoothedGLM(Absolute(), 0.01 / math.sqrt(size.d), size.d)
-    theta = _train(loss, users, DPSGD(T, step, L2Ball(2.0)), size, seed)
+    theta = _train(Absolute(), users, DPSGD(T, step, L2Ball(2.0)), size, seed)
     return float(mean_gradient * np.linalg.norm(theta - target))
 
 

@@ -52,6 +52,8 @@ class LinearRegression(PrivateRegressor):
 class HuberRegressor(PrivateRegressor):
     """Huber regression that protects each whole user.
 
+    **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/stages.md``).
+
     Parameters
     ----------
     threshold : float
@@ -59,8 +61,6 @@ class HuberRegressor(PrivateRegressor):
         (scikit-learn calls it epsilon.)
     epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
-
-    **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/stages.md``).
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class HuberRegressor(PrivateRegressor):
 class QuantileRegressor(PrivateRegressor):
     """Linear regression of a quantile that protects each whole user.
 
+    **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/stages.md``).
+
     Parameters
     ----------
     quantile : float
         Which quantile of the target is predicted, between 0 and 1.
     epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
-
-    **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/stages.md``).
     """
 
     def __init__(

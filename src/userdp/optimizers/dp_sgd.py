@@ -50,6 +50,9 @@ class Solution:
 class DPSGD:
     """User-level DP-SGD with its numbers fixed.
 
+    **Guarantee**: that of the private mean over its T adaptive rounds; the rest is post-processing
+    (``docs/proofs/dp_sgd.md``).
+
     Parameters
     ----------
     rounds : int
@@ -60,9 +63,6 @@ class DPSGD:
         Where theta may lie; its projection follows every step.
     averaged_share : float
         Share of the iterates, counted from the end, that the answer averages: 1 as in the paper.
-
-    **Guarantee**: that of the private mean over its T adaptive rounds; the rest is post-processing
-    (``docs/proofs/dp_sgd.md``).
     """
 
     rounds: int
