@@ -26,14 +26,14 @@ UsageError: Any = typer.BadParameter.__bases__[0]
 class OneLineErrors(TyperGroup):
     """Ends every foreseen failure with one line on stderr and its exit code."""
 
-    def main(self, args: Any = None, prog_name: str | None = None, **extra: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         """Run a command line; the exit code says whether budget was spent."""
         try:
             with warnings_as_lines():
                 # Without standalone mode, Typer returns the code of an exit instead of raising it.
-                code = super().main(args, prog_name, **{**extra, "standalone_mode": False})
+                code = super().main(*args, **{**options, "standalone_mode": False})
         except UsageError as error:
-            _fail(f"{error.format_message()}{_see_help(error)}", BAD_INPUT)
+            _fail(_usage(error), BAD_INPUT)
         except BudgetSpentError as error:
             _fail(str(error), INTERRUPTED if error.interrupted else BUDGET_SPENT)
         except (UserDPError, OSError) as error:
@@ -49,8 +49,9 @@ def _fail(message: str, code: int) -> None:
     raise SystemExit(code)
 
 
-def _see_help(error: Any) -> str:
-    return f" See: {error.ctx.command_path} --help" if error.ctx is not None else ""
+def _usage(error: Any) -> str:
+    problem = error.format_message().replace("Value error, ", "").rstrip(".")
+    return problem if error.ctx is None else f"{problem}. See: {error.ctx.command_path} --help"
 
 
 app = typer.Typer(

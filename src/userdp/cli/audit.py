@@ -8,7 +8,7 @@ from userdp.audit import CONFIDENCE, MECHANISMS
 from userdp.audit import audit as attack
 from userdp.cli import options
 from userdp.cli.display import Display
-from userdp.cli.tables import plain_table
+from userdp.cli.tables import plain_table, titled
 from userdp.privacy.budget import Budget
 
 _NAMES = {
@@ -39,7 +39,9 @@ def audit(
     The attack runs each mechanism on the two tables that are hardest to hide and bounds epsilon from below. A bound
     above the claim would be a defect, and ends with code 1; a low bound only says that this attack is weak.
 
-        userdp audit clipped --trials 20000
+    ```
+    userdp audit clipped --trials 20000
+    ```
     """
     if mechanism is not None and mechanism not in _NAMES:
         raise typer.BadParameter(f"there is no mechanism {mechanism!r}; expected one of {', '.join(_NAMES)}.")
@@ -49,13 +51,10 @@ def audit(
     for name in _NAMES if mechanism is None else [mechanism]:
         with display.stage(f"Attacking the {_NAMES[name]}", total=2 * trials) as advance:
             found.append(attack(_NAMES[name], budget, trials, seed=seed, after_trial=lambda: advance(1)))
-    table = plain_table(
-        f"Epsilon proven by attack: {trials:,} trials a side, {CONFIDENCE:.1%} confidence, delta = {delta:g}",
-        "mechanism",
-        "claimed",
-        "proven",
-        "holds",
+    title = (
+        f"Epsilon proven by attack: {trials:,} trials a side, {CONFIDENCE:.1%} confidence, delta = {delta:g}"
     )
+    table = plain_table("mechanism", "claimed", "proven", "holds")
     for one in found:
         table.add_row(
             one.mechanism, f"{one.claimed:g}", f"{one.proven:.3f}", "yes" if one.holds else "[red]NO[/red]"
@@ -68,6 +67,6 @@ def audit(
             {"mechanism": one.mechanism, "claimed": one.claimed, "proven": one.proven} for one in found
         ],
     }
-    display.answer(record, table)
+    display.answer(record, titled(title, table))
     if not all(one.holds for one in found):
         raise typer.Exit(1)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
-from rich.table import Table
+from rich.console import Group
 
 import userdp
 from userdp.cli import options
@@ -14,7 +15,7 @@ from userdp.cli.display import Display
 from userdp.cli.fit import MODEL_FILE, REPORT_FILE, Columns, Model, fit_table, write_model
 from userdp.cli.output import new_folder
 from userdp.cli.spending import spending
-from userdp.cli.tables import effects_table, plain_table, statement_text
+from userdp.cli.tables import bold, effects_table, plain_table, statement_text, titled
 from userdp.data import Users, UserTable, load_flights, read_table
 from userdp.estimators.linear_model import LinearModel
 from userdp.privacy.budget import Budget
@@ -30,6 +31,7 @@ MEANS = {
     "hour": "of scheduled departure",
     "plane_age": "years",
 }
+_MIN_FLIGHTS = 5
 # Timetables are public, so their values can be declared.
 CATEGORIES: dict[str, list[Any]] = {
     "origin": ["EWR", "JFK", "LGA"],
@@ -117,25 +119,33 @@ def demo(
         "",
         statement_text(statement),
         "\nMean and model are two releases: together they cost epsilon = 2, delta = 2e-06.",
-        f"[bold]{out / MODEL_FILE}[/bold] and [bold]{out / REPORT_FILE}[/bold] (open it in a browser), "
+        f"{bold(out / MODEL_FILE)} and {bold(out / REPORT_FILE)} (open it in a browser), "
         f"after {seconds:.0f} seconds.",
     )
 
 
-def private_means(flights: "pl.DataFrame", display: Display) -> Table:
+def private_means(flights: "pl.DataFrame", display: Display) -> Group:
     """Release some column means, and show them beside the exact ones: this table is public."""
     X, ids = flights.select(MEANS.keys()).to_numpy(), flights["tailnum"]
     with display.stage("Releasing private means"):
-        release = userdp.mean(X, groups=ids, epsilon=BUDGET.epsilon, delta=BUDGET.delta, unit=BUDGET.unit)
-    exact = Users.from_rows(X, ids).means().mean(axis=0)
-    title = f"Mean over {release.privacy.n_users:,} aircraft, epsilon = {BUDGET.epsilon:g}, delta = {BUDGET.delta:g}"
-    table = plain_table(title, "column", "private mean", "noise (std)", "exact mean", "unit")
+        release = userdp.mean(
+            X,
+            groups=ids,
+            epsilon=BUDGET.epsilon,
+            delta=BUDGET.delta,
+            min_items=_MIN_FLIGHTS,
+            unit=BUDGET.unit,
+        )
+    exact = np.nanmean(Users.from_rows(X, ids).means(_MIN_FLIGHTS), axis=0)
+    promise = f"epsilon = {BUDGET.epsilon:g}, delta = {BUDGET.delta:g}"
+    table = plain_table("column", "private mean", "noise (std)", "exact mean", "unit")
     for (name, unit), private, truth in zip(MEANS.items(), release.value, exact, strict=True):
         noise = release.noise_std
         table.add_row(
             name, measured(float(private), noise), f"{noise:.2g}", measured(float(truth), noise), unit
         )
-    return table
+    table.columns[-1].justify = "left"
+    return titled(f"Means over aircraft with at least {_MIN_FLIGHTS} flights, {promise}", table)
 
 
 def split_by_user(flights: "pl.DataFrame") -> "tuple[pl.DataFrame, pl.DataFrame]":
@@ -162,10 +172,10 @@ def compare(model: LinearModel, train: UserTable, test: UserTable) -> Comparison
     )
 
 
-def _comparison_table(compared: Comparison) -> Table:
-    table = plain_table(
-        "Test AUC, on aircraft that were not trained on (0.5: blind, 1: perfect)", "model", "AUC"
-    )
+def _comparison_table(compared: Comparison) -> Group:
+    table = plain_table("model", "test AUC")
     table.add_row("userdp, private", f"[bold]{compared.private_auc:.3f}[/bold]")
     table.add_row("scikit-learn, not private", f"{compared.ordinary_auc:.3f}")
-    return table
+    return titled(
+        "How well late flights are told from others (AUC; 0.5 is blind), on aircraft never seen before", table
+    )

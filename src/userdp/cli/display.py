@@ -45,7 +45,7 @@ class Display:
         if not (self.as_json or self.quiet):
             console = Console(highlight=False)
             for thing in things:
-                console.print(thing, soft_wrap=isinstance(thing, str))
+                console.print(thing, soft_wrap=isinstance(thing, str) and not console.is_terminal)
 
     def answer(self, record: dict[str, Any], *things: RenderableType) -> None:
         """Print a command's result: the record under ``--json``, else the words and tables."""

@@ -17,7 +17,7 @@ from userdp.cli.output import new_folder
 from userdp.cli.reading import reading
 from userdp.cli.reports import model_report
 from userdp.cli.spending import Spending, spending
-from userdp.cli.tables import effects_table, statement_text
+from userdp.cli.tables import bold, effects_table, statement_text
 from userdp.data import Table, UserTable, load_users, read_table
 from userdp.errors import InvalidInputError
 from userdp.estimators.linear_model import LinearModel
@@ -152,12 +152,15 @@ def fit(
 
     No bounds, scales or clipping norms are asked for; they are found within the budget.
 
-        userdp fit visits.parquet --user patient --label readmitted
-            --epsilon 1 --delta 1e-6 --out model/
+    ```
+    userdp fit visits.parquet --user patient --label readmitted
+        --epsilon 1 --delta 1e-6 --out model/
 
-        userdp fit trips.csv --user rider --label fare --model huber
-            --features km,hour,by --categories by=bus,car --other by
-            --epsilon 1 --delta 1e-6 --out model/ --ledger budget.db --dataset riders
+    userdp fit trips.csv --user rider --label fare --model huber
+        --features km,hour,by --categories by=bus,car --other by
+        --ledger budget.db --dataset riders
+        --epsilon 1 --delta 1e-6 --out model/
+    ```
     """
     display = Display(as_json, quiet)
     budget = Budget(epsilon, delta, unit)
@@ -192,8 +195,8 @@ def fit(
         record,
         effects_table(released, statement),
         statement_text(statement),
-        f"\n[bold]{out / MODEL_FILE}[/bold]   score other tables with: userdp predict {out} DATA --out FILE",
-        f"[bold]{out / REPORT_FILE}[/bold]  open it in a browser",
+        f"\n{bold(out / MODEL_FILE)}   score other tables with: userdp predict MODEL DATA --out FILE",
+        f"{bold(out / REPORT_FILE)}  open it in a browser",
     )
 
 

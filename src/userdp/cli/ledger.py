@@ -8,8 +8,9 @@ from rich.markup import escape
 
 from userdp.cli import options
 from userdp.cli.display import Display
-from userdp.cli.tables import plain_table
-from userdp.privacy.ledger import Account, Amount, Ledger
+from userdp.cli.spending import tidy
+from userdp.cli.tables import plain_table, titled
+from userdp.privacy.ledger import Account, Amount, Entry, Ledger
 
 ledger = typer.Typer(help="Keep data sets within their privacy budgets.")
 
@@ -29,10 +30,12 @@ def limit(
 ) -> None:
     """Set, raise or lower what a data set may spend in all; starts the ledger where there is none.
 
+    ```
     userdp ledger limit budget.db patients --epsilon 3 --delta 1e-5
+    ```
     """
     with Ledger(file) as book:
-        book.limit(dataset, epsilon, delta)
+        book.limit(dataset, tidy(epsilon), delta)
         (account,) = book.status(dataset)
     display = Display(as_json, quiet)
     display.answer(
@@ -49,33 +52,38 @@ def show(
 ) -> None:
     """Show limits, releases and what remains.
 
+    ```
     userdp ledger show budget.db
+    ```
     """
     with Ledger(file, create=False) as book:
         accounts = book.status(dataset)
-    display = Display(as_json, quiet)
-    summary = plain_table("Privacy budgets", "data set", "limit", "spent", "remains")
+    budgets = plain_table("data set", "limit", "spent", "remains")
+    releases = plain_table("data set", "what", "epsilon, delta", "reserved (UTC)", "released (UTC)")
     for account in accounts:
-        summary.add_row(
-            escape(account.dataset), *map(_pair, (account.limit, account.spent, account.remaining))
-        )
-    releases = plain_table("Releases", "data set", "what", "epsilon, delta", "reserved", "released")
-    for account in accounts:
+        name = escape(account.dataset)
+        budgets.add_row(name, *map(_pair, (account.limit, account.spent, account.remaining)))
         for entry in account.entries:
-            amount = Amount(entry.reservation.epsilon, entry.reservation.delta)
-            words = (
-                account.dataset,
-                entry.what,
-                _pair(amount),
-                entry.reserved_at,
-                entry.released_at or "never",
-            )
-            releases.add_row(*map(escape, words))
-    display.answer({"datasets": [_record(account) for account in accounts]}, summary, releases)
+            when = (_minute(entry.reserved_at), _minute(entry.released_at) if entry.released_at else "never")
+            releases.add_row(name, escape(entry.what), _pair(_amount_of(entry)), *when)
+    display = Display(as_json, quiet)
+    display.answer(
+        {"datasets": [_record(account) for account in accounts]}, titled("Privacy budgets", budgets)
+    )
+    if releases.row_count:
+        display.show(titled("Releases", releases))
 
 
 def _pair(amount: Amount) -> str:
     return f"{amount.epsilon:g}, {amount.delta:g}"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
+
+
+def _amount_of(entry: Entry) -> Amount:
+    return Amount(entry.reservation.epsilon, entry.reservation.delta)
 
 
 def _record(account: Account) -> dict[str, Any]:
@@ -88,7 +96,7 @@ def _record(account: Account) -> dict[str, Any]:
         "releases": [
             {
                 "what": entry.what,
-                **_amount(Amount(entry.reservation.epsilon, entry.reservation.delta)),
+                **_amount(_amount_of(entry)),
                 "reserved_at": entry.reserved_at,
                 "released_at": entry.released_at,
                 "reference": entry.reference,

@@ -16,7 +16,7 @@ from userdp.cli.output import new_folder
 from userdp.cli.reading import reading
 from userdp.cli.reports import mean_report
 from userdp.cli.spending import spending
-from userdp.cli.tables import means_table, statement_text
+from userdp.cli.tables import bold, means_table, statement_text
 from userdp.data import load_users, read_table
 from userdp.estimators.linear_model import write_atomically
 from userdp.privacy.budget import Budget
@@ -67,7 +67,9 @@ def mean(
 
     Ends with code 3 if the users do not agree enough for a release; the budget is then spent.
 
-        userdp mean visits.parquet --user patient --columns stay,cost --epsilon 1 --delta 1e-6
+    ```
+    userdp mean visits.parquet --user patient --columns stay,cost --epsilon 1 --delta 1e-6
+    ```
     """
     display = Display(as_json, quiet)
     budget = Budget(epsilon, delta, unit)
@@ -112,4 +114,4 @@ def mean(
         statement_text(release.privacy),
     )
     if out is not None:
-        display.show(f"\n[bold]{out / MEAN_FILE}[/bold], [bold]{out / REPORT_FILE}[/bold]")
+        display.show(f"\n{bold(out / MEAN_FILE)}, {bold(out / REPORT_FILE)}")

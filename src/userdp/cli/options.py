@@ -18,7 +18,8 @@ def _option(*names: str, panel: str, **more: Any) -> Any:
 
 
 Data: TypeAlias = Annotated[
-    str, typer.Argument(metavar="DATA", help="A parquet or CSV file, or a folder or 'glob' of parquet files.")
+    Path,
+    typer.Argument(metavar="DATA", help="A parquet or CSV file, or a folder or 'glob' of parquet files."),
 ]
 User: TypeAlias = Annotated[
     str, _option("--user", panel=_TABLE, help="Column that says whose row it is; several: a,b.")

@@ -5,13 +5,13 @@ import warnings
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.console import Group
 from rich.text import Text
 
 import userdp
 from userdp.cli import options
 from userdp.cli.display import Display
-from userdp.cli.tables import plain_table
+from userdp.cli.tables import plain_table, titled
 from userdp.errors import PrivacyWarning, TooFewUsersError
 
 _EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -37,7 +37,9 @@ def plan(
     The error is the expected excess risk of a logistic loss on features of norm at most 1, started at distance 1 from
     the optimum.
 
-        userdp plan --users 10000 --items 100 --features 50 --epsilon 1 --delta 1e-6 --target 0.001
+    ```
+    userdp plan --users 10000 --items 100 --features 50 --epsilon 1 --delta 1e-6 --target 0.001
+    ```
     """
     display = Display(as_json, quiet)
     asked: dict[str, Any] = {"items_per_user": items, "n_features": features, "delta": delta}
@@ -82,9 +84,9 @@ def _error(n_users: int, epsilon: float, asked: dict[str, Any]) -> float | None:
             return None
 
 
-def _grid_table(grid: dict[tuple[float, int], float | None], epsilon: float, users: int) -> Table:
+def _grid_table(grid: dict[tuple[float, int], float | None], epsilon: float, users: int) -> Group:
     sizes = list(dict.fromkeys(n for _, n in grid))
-    table = plain_table("Expected error", "epsilon", *(f"{n:,} users" for n in sizes))
+    table = plain_table("epsilon", *(f"{n:,} users" for n in sizes))
     for budget in dict.fromkeys(e for e, _ in grid):
         cells = []
         for n in sizes:
@@ -92,7 +94,7 @@ def _grid_table(grid: dict[tuple[float, int], float | None], epsilon: float, use
             text = "too few" if error is None else f"{error:.2g}"
             cells.append(f"[bold]{text}[/bold]" if (budget, n) == (epsilon, users) else text)
         table.add_row(f"{budget:g}", *cells)
-    return table
+    return titled("Expected error", table)
 
 
 def _chart(errors: dict[int, float | None], epsilon: float, users: int) -> Text:

@@ -13,6 +13,7 @@ from userdp.cli.display import Display
 from userdp.cli.fit import MODEL_FILE
 from userdp.cli.output import new_file
 from userdp.cli.reading import reading
+from userdp.cli.tables import bold
 from userdp.data import Table, read_table, stream_features
 from userdp.errors import InvalidInputError
 from userdp.estimators.linear_model import LinearModel
@@ -49,7 +50,9 @@ def predict(
     category that was not declared, has no score (null). Columns written: *prediction*, and for classifiers
     *probability* (of the last class, or *probability=CLASS* of each of several) or *score* (svc).
 
-        userdp predict model/ new.parquet --out scores.parquet --keep visit_id
+    ```
+    userdp predict model/ new.parquet --out scores.parquet --keep visit_id
+    ```
     """
     display = Display(as_json, quiet)
     writer = _writer(out)
@@ -69,7 +72,7 @@ def predict(
         for frame in scored_batches(fitted, watched, kept):
             sink.write(frame)
             rows += len(frame)
-    display.answer({"scores": str(out), "rows": rows}, f"{rows:,} rows scored in [bold]{out}[/bold]")
+    display.answer({"scores": str(out), "rows": rows}, f"{rows:,} rows scored in {bold(out)}")
 
 
 def scored_batches(model: LinearModel, table: Table, keep: list[str]) -> "Iterator[pl.DataFrame]":
@@ -95,7 +98,7 @@ def scores(model: LinearModel, X: FloatArray) -> "dict[str, pl.Series]":
     """Score rows; one with a value that is not finite has nulls."""
     import polars as pl
 
-    known: BoolArray = np.isfinite(X).all(axis=1)
+    known: BoolArray = np.logical_and.reduce(np.isfinite(X), axis=1)
     X = np.where(known[:, None], X, 0.0)
     found = [pl.Series(column) for column in _raw_scores(model, X)]
     shown = pl.Series(known)

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from userdp.cli.display import Advance, Display
 from userdp.data import Table
 
@@ -28,7 +30,7 @@ class WatchedTable(Table):
 @contextmanager
 def reading(table: Table, display: Display) -> Iterator[WatchedTable]:
     """Show a bar while a table is read."""
-    with display.stage(f"Reading {table.name}", _rows_if_known(table), unit="rows") as advance:
+    with display.stage(f"Reading {escape(table.name)}", _rows_if_known(table), unit="rows") as advance:
         yield WatchedTable(table.frame, table.untyped, table.name, table.format, advance)
 
 

@@ -55,7 +55,7 @@ def model_report(model: LinearModel, statement: PrivacyStatement, title: str) ->
     found = effects(model)
     dropped = sum(effect.noise_std is None for effect in found[: len(model.feature_names)])
     classes = () if model.classes is None else (("classes", ", ".join(map(str, model.classes))),)
-    left_out = (("left out", f"{dropped} features too faint to measure at this budget"),) if dropped else ()
+    left_out = (("left out", f"{dropped} of them, too faint to measure"),) if dropped else ()
     return ReportContent(
         title=title,
         kind="model",
@@ -71,7 +71,7 @@ def model_report(model: LinearModel, statement: PrivacyStatement, title: str) ->
             ("features", f"{len(model.feature_names):,}"),
             *left_out,
             ("rounds", f"{model.details['rounds']:,}"),
-            ("numbers shown", "effect of one spread of a feature; the model file holds the coefficients"),
+            ("numbers shown", "effects of one spread of a feature"),
         ),
         error_curves=_curves(statement, lambda n, budget: _planned_risk(model, n, budget), here=1.0),
         error_label="expected error, this release = 1",

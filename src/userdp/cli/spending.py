@@ -39,7 +39,7 @@ class Spending:
         """Reserve the budget, once; a refusal comes out here, before any noise is drawn."""
         if not self.is_spent and self._ledger is not None:
             self.reservation = self._ledger.reserve(
-                self._dataset, self._budget.epsilon, self._budget.delta, what=self._what
+                self._dataset, tidy(self._budget.epsilon), self._budget.delta, what=self._what
             )
         self.is_spent = True
 
@@ -81,6 +81,11 @@ def spending(budget: Budget, file: Path | None, dataset: str | None, what: str) 
     finally:
         if ledger is not None:
             ledger.close()
+
+
+def tidy(epsilon: float) -> float:
+    """Write whole numbers without a point in the ledger."""
+    return int(epsilon) if epsilon.is_integer() else epsilon
 
 
 class _SpendsFirst:
