@@ -18,14 +18,14 @@ BUDGET = ("--epsilon", "1", "--delta", "1e-6")
 def visits() -> pl.DataFrame:
     rng = np.random.default_rng(0)
     n = N_USERS * ITEMS
-    age, ward = rng.normal(50.0, 10.0, n), rng.choice(["north", "south", "east"], n)
+    age, ward = rng.normal(5.0, 10.0, n), rng.choice(["north", "south", "east"], n)
     return pl.DataFrame(
         {
             "patient": np.repeat([f"p{j}" for j in range(N_USERS)], ITEMS),
             "age": age,
             "ward": ward,
             "stay": 3 + 0.1 * age + rng.normal(size=n),
-            "back": (age + rng.normal(0.0, 5.0, n) > 50).astype(np.int64),
+            "back": (age + rng.normal(0.0, 5.0, n) > 5).astype(np.int64),
         }
     )
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from userdp.arrays import FloatArray
 from userdp.errors import NotConcentratedError
@@ -69,8 +69,8 @@ def lower_bound(one: FloatArray, other: FloatArray, delta: float, confidence: fl
         level = (1 - confidence) / 2
         hits = np.count_nonzero(b > threshold)
         false_alarms = np.count_nonzero(a > threshold)
-        true_low = beta.ppf(level, hits, len(b) - hits + 1) if hits else 0.0
-        false_high = beta.ppf(1 - level, false_alarms + 1, len(a) - false_alarms)
+        true_low = float(betaincinv(hits, len(b) - hits + 1, level)) if hits else 0.0
+        false_high = float(betaincinv(false_alarms + 1, len(a) - false_alarms, 1 - level))
         return math.log((true_low - delta) / false_high) if true_low > delta else 0.0
 
     chosen = max(thresholds, key=lambda t: epsilon(t, one[:half], other[:half]))

@@ -17,12 +17,13 @@ from userdp.cli.output import new_folder
 from userdp.cli.spending import spending
 from userdp.cli.tables import bold, effects_table, plain_table, statement_text, titled
 from userdp.data import Users, UserTable, load_flights, read_table
-from userdp.estimators.linear_model import LinearModel
 from userdp.privacy.budget import Budget
 from userdp.report.numbers import measured
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from userdp.estimators.linear_model import LinearModel
 
 BUDGET = Budget(epsilon=1.0, delta=1e-6, unit="aircraft")
 MEANS = {
@@ -156,7 +157,7 @@ def split_by_user(flights: "pl.DataFrame") -> "tuple[pl.DataFrame, pl.DataFrame]
     return flights.filter(~is_test), flights.filter(is_test)
 
 
-def compare(model: LinearModel, train: UserTable, test: UserTable) -> Comparison:
+def compare(model: "LinearModel", train: UserTable, test: UserTable) -> Comparison:
     """Fit scikit-learn's logistic regression to the same rows; compare both on the test's."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -20,10 +20,12 @@ from userdp.cli.spending import Spending, spending
 from userdp.cli.tables import bold, effects_table, statement_text
 from userdp.data import Table, UserTable, load_users, read_table
 from userdp.errors import InvalidInputError
-from userdp.estimators.linear_model import LinearModel
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.report import write_report
+
+if TYPE_CHECKING:
+    from userdp.estimators.linear_model import LinearModel
 
 MODEL_FILE, REPORT_FILE = "model.json", "report.html"
 
@@ -209,7 +211,7 @@ def fit_table(
     spend: Spending,
     seed: int | None,
     display: Display,
-) -> tuple[LinearModel, PrivacyStatement]:
+) -> "tuple[LinearModel, PrivacyStatement]":
     """Read and fit; return what was released, ready to be saved, and its guarantee."""
     with reading(table, display) as watched:
         loaded = columns.load(watched)
@@ -237,7 +239,7 @@ def fit_table(
     return named_model, estimator.privacy_
 
 
-def write_model(folder: Path, model: LinearModel, statement: PrivacyStatement, title: str) -> None:
+def write_model(folder: Path, model: "LinearModel", statement: PrivacyStatement, title: str) -> None:
     """Write the model and its report."""
     model.save(folder / MODEL_FILE)
     write_report(model_report(model, statement, title), folder / REPORT_FILE)

@@ -18,7 +18,6 @@ from userdp.cli.reports import mean_report
 from userdp.cli.spending import spending
 from userdp.cli.tables import bold, means_table, statement_text
 from userdp.data import load_users, read_table
-from userdp.estimators.linear_model import write_atomically
 from userdp.privacy.budget import Budget
 from userdp.report import write_report
 
@@ -103,7 +102,7 @@ def mean(
                 "privacy": release.privacy.to_dict(),
             }
             if draft is not None:
-                write_atomically(draft / MEAN_FILE, json.dumps(record, indent=2, allow_nan=False) + "\n")
+                (draft / MEAN_FILE).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
                 content = mean_report(release, loaded.feature_names, f"Means of {columns}")
                 write_report(content, draft / REPORT_FILE)
         spend.released(out)

@@ -16,10 +16,11 @@ from userdp.cli.reading import reading
 from userdp.cli.tables import bold
 from userdp.data import Table, read_table, stream_features
 from userdp.errors import InvalidInputError
-from userdp.estimators.linear_model import LinearModel
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from userdp.estimators.linear_model import LinearModel
 
 
 def predict(
@@ -54,6 +55,8 @@ def predict(
     userdp predict model/ new.parquet --out scores.parquet --keep visit_id
     ```
     """
+    from userdp.estimators.linear_model import LinearModel
+
     display = Display(as_json, quiet)
     writer = _writer(out)
     fitted = LinearModel.load(model / MODEL_FILE if model.is_dir() else model)
@@ -75,15 +78,17 @@ def predict(
     display.answer({"scores": str(out), "rows": rows}, f"{rows:,} rows scored in {bold(out)}")
 
 
-def scored_batches(model: LinearModel, table: Table, keep: list[str]) -> "Iterator[pl.DataFrame]":
+def scored_batches(model: "LinearModel", table: Table, keep: list[str]) -> "Iterator[pl.DataFrame]":
     """Yield the kept columns with their scores, batch by batch."""
+    import polars as pl
+
     encoding = model.details.get("encoding", {"features": list(model.feature_names)})
     batches: Iterable[tuple[pl.DataFrame, Any]] = stream_features(table, keep=keep, **encoding)
     for kept, X in batches:
-        yield kept.with_columns(**scores(model, X))
+        yield pl.DataFrame([*kept.get_columns(), *scores(model, X)])
 
 
-def score_columns(model: LinearModel) -> tuple[str, ...]:
+def score_columns(model: "LinearModel") -> tuple[str, ...]:
     """Return the names of the columns that scores make."""
     if model.classes is None:
         return ("prediction",)
@@ -94,21 +99,19 @@ def score_columns(model: LinearModel) -> tuple[str, ...]:
     return ("prediction", *(f"probability={value}" for value in model.classes))
 
 
-def scores(model: LinearModel, X: FloatArray) -> "dict[str, pl.Series]":
+def scores(model: "LinearModel", X: FloatArray) -> "list[pl.Series]":
     """Score rows; one with a value that is not finite has nulls."""
     import polars as pl
 
     known: BoolArray = np.logical_and.reduce(np.isfinite(X), axis=1)
     X = np.where(known[:, None], X, 0.0)
-    found = [pl.Series(column) for column in _raw_scores(model, X)]
     shown = pl.Series(known)
-    return {
-        name: column.zip_with(shown, pl.Series([None], dtype=column.dtype))
-        for name, column in zip(score_columns(model), found, strict=True)
-    }
+    named = zip(score_columns(model), _raw_scores(model, X), strict=True)
+    columns = [pl.Series(name, column) for name, column in named]
+    return [column.zip_with(shown, pl.Series([None], dtype=column.dtype)) for column in columns]
 
 
-def _raw_scores(model: LinearModel, X: FloatArray) -> list[Any]:
+def _raw_scores(model: "LinearModel", X: FloatArray) -> list[Any]:
     """Return one column per name of ``score_columns``."""
     import polars as pl
 

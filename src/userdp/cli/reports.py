@@ -5,16 +5,19 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import userdp
 from userdp.errors import InvalidInputError, PrivacyWarning, TooFewUsersError
-from userdp.estimators.linear_model import LinearModel
 from userdp.means import MeanRelease, certified
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.report import CurvePoint, ErrorCurve, Released, ReportContent
+
+if TYPE_CHECKING:
+    from userdp.estimators.linear_model import LinearModel
 
 # Scaled features lie within this many spreads of their centre, which is what a model's bounds tell.
 _SPREADS_TO_BOUND = 4.0
@@ -34,7 +37,7 @@ class Effect:
     noise_std: float | None
 
 
-def effects(model: LinearModel) -> tuple[Effect, ...]:
+def effects(model: "LinearModel") -> tuple[Effect, ...]:
     """Return the effect of every feature, for every class where there are several."""
     with np.errstate(invalid="ignore"):
         spread = (model.high - model.low) / (2 * _SPREADS_TO_BOUND)
@@ -50,7 +53,7 @@ def effects(model: LinearModel) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def model_report(model: LinearModel, statement: PrivacyStatement, title: str) -> ReportContent:
+def model_report(model: "LinearModel", statement: PrivacyStatement, title: str) -> ReportContent:
     """Return the report of a fitted model."""
     found = effects(model)
     dropped = sum(effect.noise_std is None for effect in found[: len(model.feature_names)])
@@ -103,7 +106,7 @@ def mean_report(release: MeanRelease, columns: tuple[str, ...], title: str) -> R
     )
 
 
-def _planned_risk(model: LinearModel, n_users: int, budget: Budget) -> float:
+def _planned_risk(model: "LinearModel", n_users: int, budget: Budget) -> float:
     """Return the planner's error; how many rows users have is private, so the declared minimum stands in."""
     plan = userdp.plan(
         n_users=n_users,

@@ -1,6 +1,7 @@
 """Releases as tables for the terminal."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.markup import escape
@@ -9,9 +10,11 @@ from rich.text import Text
 
 from userdp.arrays import FloatArray
 from userdp.cli.reports import effects
-from userdp.estimators.linear_model import LinearModel
 from userdp.privacy.statement import PrivacyStatement
 from userdp.report.numbers import measured
+
+if TYPE_CHECKING:
+    from userdp.estimators.linear_model import LinearModel
 
 _ROWS = 12
 
@@ -34,7 +37,7 @@ def titled(title: str, table: Table) -> Group:
     return Group(Text(title, style="bold"), table)
 
 
-def effects_table(model: LinearModel, statement: PrivacyStatement) -> Group:
+def effects_table(model: "LinearModel", statement: PrivacyStatement) -> Group:
     """Show the largest effects of a model's features, each with its noise."""
     found = effects(model)
     largest = sorted(found, key=lambda effect: -abs(effect.value))[:_ROWS]
