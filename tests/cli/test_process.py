@@ -15,7 +15,8 @@ import pytest
 from typer.main import get_command
 
 from tests.cli.conftest import BUDGET, FIT
-from userdp.cli import app
+from userdp.cli import app, interrupts
+from userdp.cli.output import new_folder
 
 ROOT = Path(__file__).parents[2]
 USERDP = (sys.executable, "-m", "userdp")
@@ -42,7 +43,7 @@ def test_ctrl_c_leaves_nothing_half_written(data: Path, tmp_path: Path, ledger: 
     _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (
         130,
-        "error: interrupted; the budget is spent and nothing was written\n",
+        "error: interrupted; the budget is spent\n",
     )
     assert sorted(tmp_path.iterdir()) == before
     assert spent(ledger) == 1
@@ -94,3 +95,18 @@ def test_the_documentation_uses_commands_that_exist(command: str) -> None:
     while args and args[0] in getattr(found, "commands", ()):
         found = found.commands[args.pop(0)]
     found.make_context(found.name, args)  # reads the options, and runs nothing
+
+
+def test_an_interrupt_that_a_library_drops_is_not_lost(tmp_path: Path) -> None:
+    class Library:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def write() -> None:
+        with new_folder(tmp_path / "out", overwrite=False) as draft:
+            (draft / "model.json").touch()
+            Library()
+
+    with interrupts.remembered(), pytest.raises(KeyboardInterrupt):
+        write()
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 import userdp
+from userdp.cli import interrupts
 from userdp.cli.audit import audit
 from userdp.cli.demo import demo
 from userdp.cli.display import print_line, warnings_as_lines
@@ -29,7 +30,7 @@ class OneLineErrors(TyperGroup):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command line; the exit code says whether budget was spent."""
         try:
-            with warnings_as_lines():
+            with warnings_as_lines(), interrupts.remembered():
                 # Without standalone mode, Typer returns the code of an exit instead of raising it.
                 code = super().main(*args, **{**options, "standalone_mode": False})
         except UsageError as error:

@@ -18,6 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from userdp.cli import interrupts
 from userdp.errors import PrivacyWarning
 
 Advance: TypeAlias = Callable[[int], None]
@@ -69,6 +70,7 @@ class Display:
         ) as progress:
             task = progress.add_task(description, total=total)
             yield lambda steps: progress.advance(task, steps)
+        interrupts.check()
 
 
 def print_line(kind: str, message: str) -> None:

@@ -102,7 +102,9 @@ def mean(
                 "privacy": release.privacy.to_dict(),
             }
             if draft is not None:
-                (draft / MEAN_FILE).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n")
+                (draft / MEAN_FILE).write_text(
+                    json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8"
+                )
                 content = mean_report(release, loaded.feature_names, f"Means of {columns}")
                 write_report(content, draft / REPORT_FILE)
         spend.released(out)

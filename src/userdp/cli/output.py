@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from userdp.cli import interrupts
 from userdp.errors import InvalidInputError
 
 
@@ -29,6 +30,7 @@ def new_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
         raise InvalidInputError(f"{target} exists already; choose another folder, or pass --overwrite")
     with _beside(target) as draft:
         yield draft
+        interrupts.check()
         if exists:
             for file in sorted(draft.iterdir()):
                 os.replace(file, target / file.name)
@@ -46,6 +48,7 @@ def new_file(target: Path, *, overwrite: bool) -> Iterator[Path]:
         raise InvalidInputError(f"{target} exists already; choose another name, or pass --overwrite")
     with _beside(target) as draft:
         yield draft
+        interrupts.check()
         os.replace(draft / target.name, target)
 
 

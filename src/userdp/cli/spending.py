@@ -75,9 +75,7 @@ def spending(budget: Budget, file: Path | None, dataset: str | None, what: str) 
     except KeyboardInterrupt:
         if not spend.is_spent:
             raise
-        raise BudgetSpentError(
-            "interrupted; the budget is spent and nothing was written", interrupted=True
-        ) from None
+        raise BudgetSpentError("interrupted; the budget is spent", interrupted=True) from None
     finally:
         if ledger is not None:
             ledger.close()
