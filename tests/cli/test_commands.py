@@ -156,15 +156,14 @@ def test_the_ledger_follows_a_release(data: Path, ledger: Path, spent: Any) -> N
 
 
 def test_plan() -> None:
-    args = ("plan", "--users", 10_000, "--items", 100, "--features", 50, *BUDGET, "--target", "0.001")
-    record = json.loads(run(*args, "--json").stdout)
+    args = ("plan", "--users", 10_000, "--items", 100, "--features", 50, *BUDGET)
+    record = json.loads(run(*args, "--target", "0.001", "--json").stdout)
     planned = userdp.plan(n_users=10_000, items_per_user=100, n_features=50, epsilon=1.0, delta=1e-6)
     assert record["expected_error"] == planned.excess_risk
     assert record["users_for_target"] == planned.users_for(0.001)
     shown = run(*args).stdout
     assert "█" in shown
     assert max(map(len, shown.splitlines())) <= 100
-    assert f"{record['users_for_target']:,}" in shown
 
 
 def test_audit() -> None:
