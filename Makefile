@@ -24,8 +24,9 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"
 	@touch $@ $(VENV)/.core
 
-demo: $(VENV)/.core ## a private mean on the embedded table, with its privacy statement
-	$(BIN)/python -m userdp.demo
+demo: $(VENV)/.core ## a private mean and a private model of the embedded table, with their report
+	@mkdir -p build
+	$(BIN)/python -m userdp demo --out build/userdp-demo --overwrite
 
 test: lint ## style, types, layers, doctests and tests
 	$(BIN)/python -m pytest

@@ -127,7 +127,7 @@ def test_over_the_limit_is_refused_and_costs_nothing(ledger: Ledger, epsilon: fl
         "limit (epsilon 1,",
         "0.25",
         "0.75",
-        "userdp ledger limit a --epsilon",
+        " a --epsilon",
     ):
         assert part in str(refusal.value)
     assert "\n" not in str(refusal.value)
@@ -154,7 +154,9 @@ def test_what_cannot_be_summed_exactly_is_refused(ledger: Ledger) -> None:
 
 
 def test_without_a_limit_nothing_is_reserved(ledger: Ledger) -> None:
-    with pytest.raises(InvalidInputError, match="userdp ledger limit 'my data' --epsilon E --delta D"):
+    with pytest.raises(
+        InvalidInputError, match=r"userdp ledger limit .*ledger.db 'my data' --epsilon E --delta D"
+    ):
         ledger.reserve("my data", 0.1, 1e-9)
     with pytest.raises(InvalidInputError, match="no limit"):
         ledger.status("my data")

@@ -243,7 +243,7 @@ class Ledger:
                 raise BudgetExceededError(
                     f"A release at {amount} would take data set {dataset!r} over its limit {account.limit}: "
                     f"{account.spent} is spent, {account.remaining} remains; nothing was spent. "
-                    f"Ask for less, or raise the limit: {_limit_command(dataset)}"
+                    f"Ask for less, or raise the limit: {self._limit_command(dataset)}"
                 )
             cursor = self._db.execute(
                 "INSERT INTO entries (dataset, epsilon, delta, what, mu, reserved_at) "
@@ -289,7 +289,7 @@ class Ledger:
         if not limits:
             raise InvalidInputError(
                 f"Data set {dataset!r} has no limit in the ledger {str(self.path)!r}, so nothing can be "
-                f"reserved. Set one: {_limit_command(dataset)}"
+                f"reserved. Set one: {self._limit_command(dataset)}"
             )
         try:
             return Account(
@@ -359,6 +359,10 @@ class Ledger:
         except sqlite3.Error as error:
             family = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
             raise self._unusable(_FILE_PROBLEMS.get(family, str(error))) from error
+
+    def _limit_command(self, dataset: str) -> str:
+        file, name = shlex.quote(str(self.path)), shlex.quote(dataset)
+        return f"userdp ledger limit {file} {name} --epsilon E --delta D"
 
     def _unusable(self, why: str) -> InvalidInputError:
         return InvalidInputError(f"Cannot use the ledger {str(self.path)!r}: {why}; nothing was recorded")

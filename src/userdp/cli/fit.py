@@ -1,0 +1,253 @@
+"""``userdp fit``: a table becomes a private model and its report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+import userdp
+from userdp.cli import options
+from userdp.cli.display import Display
+from userdp.cli.output import new_folder
+from userdp.cli.reading import reading
+from userdp.cli.reports import model_report
+from userdp.cli.spending import Spending, spending
+from userdp.cli.tables import bold, effects_table, statement_text
+from userdp.data import Table, UserTable, load_users, read_table
+from userdp.errors import InvalidInputError
+from userdp.privacy.budget import Budget
+from userdp.privacy.statement import PrivacyStatement
+from userdp.report import write_report
+
+if TYPE_CHECKING:
+    from userdp.estimators.linear_model import LinearModel
+
+MODEL_FILE, REPORT_FILE = "model.json", "report.html"
+
+
+class Model(StrEnum):
+    """What ``--model`` may say."""
+
+    logistic = "logistic"
+    linear = "linear"
+    svc = "svc"
+    huber = "huber"
+    quantile = "quantile"
+
+    @property
+    def estimator(self) -> str:
+        """The name of the estimator in ``userdp``."""
+        return _ESTIMATORS[self]
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether the label is a class, and not a number."""
+        return self in (Model.logistic, Model.svc)
+
+
+_ESTIMATORS = {
+    Model.logistic: "LogisticRegression",
+    Model.linear: "LinearRegression",
+    Model.svc: "LinearSVC",
+    Model.huber: "HuberRegressor",
+    Model.quantile: "QuantileRegressor",
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns a model reads and how; public knowledge, kept in the model file for predictions."""
+
+    user: list[str]
+    label: str
+    features: list[str] | None
+    categories: dict[str, list[str] | list[float]]
+    other: list[str]
+    classes: Sequence[Any] | None
+
+    def load(self, table: Table) -> UserTable:
+        """Read the table and group its rows by user."""
+        found = load_users(
+            table,
+            user=self.user,
+            label=self.label,
+            features=self.features,
+            categories=self.categories,
+            other=self.other,
+            classes=self.classes,
+        )
+        if found.n_users < 2:
+            raise InvalidInputError("there is only one user; privacy among users needs at least 2")
+        return found
+
+    def encoding(self, table: Table) -> dict[str, Any]:
+        """Return what a prediction needs to read other tables in the same way, as plain types."""
+        roles = (*self.user, self.label)
+        features = self.features or [name for name in table.schema if name not in roles]
+        return {"features": features, "categories": self.categories, "other": self.other}
+
+
+def fit(
+    data: options.Data,
+    user: options.User,
+    label: Annotated[
+        str, typer.Option(rich_help_panel="Table", show_default=False, help="Column to predict.")
+    ],
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    out: Annotated[
+        Path,
+        typer.Option(
+            rich_help_panel="Output",
+            show_default=False,
+            help=f"New folder for {MODEL_FILE} and {REPORT_FILE}.",
+        ),
+    ],
+    model: Annotated[Model, typer.Option(rich_help_panel="Model", help="What to fit.")] = Model.logistic,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel="Table",
+            show_default=False,
+            metavar="A,B,...",
+            help="Columns to predict from; all but user and label by default. CSV files need it.",
+        ),
+    ] = None,
+    categories: options.Categories = None,
+    other: options.Other = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel="Table",
+            show_default="0,1",
+            metavar="A,B,...",
+            help="The label's classes: declared, never read off the data.",
+        ),
+    ] = None,
+    min_items: options.MinItems = 1,
+    max_items: Annotated[
+        int | None,
+        typer.Option(
+            rich_help_panel="Table", show_default=False, help="Of more rows of a user, use a random sample."
+        ),
+    ] = None,
+    quantile: Annotated[
+        float, typer.Option(rich_help_panel="Model", help="Which quantile --model quantile predicts.")
+    ] = 0.5,
+    no_intercept: Annotated[
+        bool, typer.Option("--no-intercept", rich_help_panel="Model", help="Fit no constant term.")
+    ] = False,
+    unit: options.Unit = "user",
+    seed: options.Seed = None,
+    ledger: options.LedgerFile = None,
+    dataset: options.Dataset = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit a private model: a folder with the model and a report.
+
+    No bounds, scales or clipping norms are asked for; they are found within the budget.
+
+    ```
+    userdp fit visits.parquet --user patient --label readmitted
+        --epsilon 1 --delta 1e-6 --out model/
+
+    userdp fit trips.csv --user rider --label fare --model huber
+        --features km,hour,by --categories by=bus,car --other by
+        --ledger budget.db --dataset riders
+        --epsilon 1 --delta 1e-6 --out model/
+    ```
+    """
+    display = Display(as_json, quiet)
+    budget = Budget(epsilon, delta, unit)
+    chosen: dict[str, Any] = {
+        "fit_intercept": not no_intercept,
+        "min_items": min_items,
+        "max_items": max_items,
+        **({"quantile": quantile} if model is Model.quantile else {}),
+    }
+    with spending(budget, ledger, dataset, what=f"fit {model.value}") as spend:
+        with new_folder(out, overwrite=overwrite) as draft:
+            table = read_table(data)
+            columns = Columns(
+                user=options.names_in(user),
+                label=label,
+                features=options.names_in(features) if features is not None else None,
+                categories=options.categories_in(categories or (), table),
+                other=other or [],
+                classes=_classes(model, classes, table, label),
+            )
+            released, statement = fit_table(table, columns, model, budget, chosen, spend, seed, display)
+            write_model(draft, released, statement, f"{model.estimator} of {label}")
+        spend.released(out)
+    record = {
+        "model": str(out / MODEL_FILE),
+        "report": str(out / REPORT_FILE),
+        "kind": released.kind,
+        "features": len(released.feature_names),
+        "privacy": released.privacy,
+    }
+    display.answer(
+        record,
+        effects_table(released, statement),
+        statement_text(statement),
+        f"\n{bold(out / MODEL_FILE)}   score other tables with: userdp predict MODEL DATA --out FILE",
+        f"{bold(out / REPORT_FILE)}  open it in a browser",
+    )
+
+
+def fit_table(
+    table: Table,
+    columns: Columns,
+    model: Model,
+    budget: Budget,
+    chosen: dict[str, Any],
+    spend: Spending,
+    seed: int | None,
+    display: Display,
+) -> "tuple[LinearModel, PrivacyStatement]":
+    """Read and fit; return what was released, ready to be saved, and its guarantee."""
+    with reading(table, display) as watched:
+        loaded = columns.load(watched)
+    users = loaded.users
+    named = f"Fitting {len(loaded.feature_names)} features of {users.n_users:,} users"
+    with display.stage(named):
+        estimator = getattr(userdp, model.estimator)(
+            budget.epsilon, budget.delta, unit=budget.unit, random_state=spend.noise(seed), **chosen
+        )
+        if columns.classes is not None:
+            # Targets are the classes' places in the declared order.
+            estimator.set_params(classes=range(len(columns.classes)))
+        groups = np.repeat(np.arange(users.n_users), users.items_per_user)
+        estimator.fit(users.rows, users.targets, groups=groups)
+    fitted: LinearModel = estimator.to_model()
+    details = {
+        **fitted.details,
+        "label": columns.label,
+        "min_items": chosen.get("min_items", 1),
+        "released_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "encoding": columns.encoding(table),
+    }
+    classes = None if columns.classes is None else tuple(columns.classes)
+    named_model = replace(fitted, feature_names=loaded.feature_names, classes=classes, details=details)
+    return named_model, estimator.privacy_
+
+
+def write_model(folder: Path, model: "LinearModel", statement: PrivacyStatement, title: str) -> None:
+    """Write the model and its report."""
+    model.save(folder / MODEL_FILE)
+    write_report(model_report(model, statement, title), folder / REPORT_FILE)
+
+
+def _classes(model: Model, declared: str | None, table: Table, label: str) -> Sequence[Any] | None:
+    if model.is_classifier:
+        return (0, 1) if declared is None else options.values_in(declared, table, label)
+    if declared is not None:
+        raise InvalidInputError(f"--classes is for classifiers; --model {model.value} predicts a number")
+    return None

@@ -1,0 +1,150 @@
+"""From a release to the page about it."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import userdp
+from userdp.errors import InvalidInputError, PrivacyWarning, TooFewUsersError
+from userdp.means import MeanRelease, certified
+from userdp.privacy.budget import Budget
+from userdp.privacy.statement import PrivacyStatement
+from userdp.report import CurvePoint, ErrorCurve, Released, ReportContent
+
+if TYPE_CHECKING:
+    from userdp.estimators.linear_model import LinearModel
+
+# Scaled features lie within this many spreads of their centre, which is what a model's bounds tell.
+_SPREADS_TO_BOUND = 4.0
+_USERS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_EPSILONS = (0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one spread of a feature adds to the linear predictor, and the noise on that.
+
+    Effects of different features can be compared; the coefficients of the model file depend on units.
+    """
+
+    name: str
+    value: float
+    noise_std: float | None
+
+
+def effects(model: "LinearModel") -> tuple[Effect, ...]:
+    """Return the effect of every feature, for every class where there are several."""
+    with np.errstate(invalid="ignore"):
+        spread = (model.high - model.low) / (2 * _SPREADS_TO_BOUND)
+    measurable = np.isfinite(spread)
+    spread = np.where(measurable, spread, 0.0)
+    rows = zip(model.coefficients * spread, model.noise_std * spread, strict=True)
+    several = len(model.coefficients) > 1 and model.classes is not None
+    found = []
+    for row, (values, noise) in enumerate(rows):
+        prefix = f"{model.classes[row]}: " if several and model.classes is not None else ""
+        for name, value, std, known in zip(model.feature_names, values, noise, measurable, strict=True):
+            found.append(Effect(prefix + name, float(value), float(std) if known else None))
+    return tuple(found)
+
+
+def model_report(model: "LinearModel", statement: PrivacyStatement, title: str) -> ReportContent:
+    """Return the report of a fitted model."""
+    found = effects(model)
+    dropped = sum(effect.noise_std is None for effect in found[: len(model.feature_names)])
+    classes = () if model.classes is None else (("classes", ", ".join(map(str, model.classes))),)
+    left_out = (("left out", f"{dropped} of them, too faint to measure"),) if dropped else ()
+    return ReportContent(
+        title=title,
+        kind="model",
+        released_at=str(model.details["released_at"]),
+        released=tuple(Released(effect.name, effect.value, effect.noise_std) for effect in found),
+        statement=statement,
+        version=userdp.__version__,
+        facts=(
+            ("model", model.kind),
+            ("predicts", str(model.details["label"])),
+            *classes,
+            ("users", f"{statement.n_users:,} ({statement.unit})"),
+            ("features", f"{len(model.feature_names):,}"),
+            *left_out,
+            ("rounds", f"{model.details['rounds']:,}"),
+            ("numbers shown", "effects of one spread of a feature"),
+        ),
+        error_curves=_curves(statement, lambda n, budget: _planned_risk(model, n, budget), here=1.0),
+        error_label="expected error, this release = 1",
+    )
+
+
+def mean_report(release: MeanRelease, columns: tuple[str, ...], title: str) -> ReportContent:
+    """Return the report of a private mean."""
+    statement = release.privacy
+    return ReportContent(
+        title=title,
+        kind="mean",
+        released_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        released=tuple(
+            Released(name, float(value), release.noise_std)
+            for name, value in zip(columns, release.value, strict=True)
+        ),
+        statement=statement,
+        version=userdp.__version__,
+        facts=(
+            ("released", f"{len(columns)} column means, every {statement.unit} counted once"),
+            ("users", f"{statement.n_users:,} ({statement.unit})"),
+            ("radius", f"{release.radius:.4g}, within which users' means lie of each other"),
+        ),
+        error_curves=_curves(
+            statement, lambda n, budget: _noise_std(release, n, budget), here=release.noise_std
+        ),
+        error_label="noise on each mean (standard deviation)",
+    )
+
+
+def _planned_risk(model: "LinearModel", n_users: int, budget: Budget) -> float:
+    """Return the planner's error; how many rows users have is private, so the declared minimum stands in."""
+    plan = userdp.plan(
+        n_users=n_users,
+        items_per_user=int(model.details["min_items"]),
+        n_features=len(model.feature_names),
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+    )
+    return plan.excess_risk
+
+
+def _noise_std(release: MeanRelease, n_users: int, budget: Budget) -> float:
+    dimension = len(release.value)
+    mean = certified.calibrate(release.radius, n_users, dimension, budget, gate="gaussian")
+    return mean.noise_std(index=n_users)
+
+
+def _curves(
+    statement: PrivacyStatement, error: Callable[[int, Budget], float], here: float
+) -> tuple[ErrorCurve, ...]:
+    """Scale the predicted error so that the present release has its own, around its users and epsilon."""
+    curves = []
+    n, epsilon = statement.n_users, statement.epsilon
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        try:
+            unit = here / error(n, Budget(epsilon, statement.delta))
+        except InvalidInputError:
+            return ()
+        for factor in _EPSILONS:
+            budget = Budget(factor * epsilon, statement.delta)
+            points = []
+            for share in _USERS:
+                try:
+                    predicted = unit * error(math.ceil(share * n), budget)
+                except TooFewUsersError:
+                    continue
+                points.append(CurvePoint(math.ceil(share * n), predicted, here=share == factor == 1))
+            if points:
+                curves.append(ErrorCurve(budget.epsilon, tuple(points)))
+    return tuple(curves)

@@ -1,0 +1,119 @@
+"""Budget on the command line: reserved before the first noisy answer, spent from then on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from userdp.arrays import IntArray
+from userdp.cli.display import print_line
+from userdp.errors import InvalidInputError, NotConcentratedError, UserDPError
+from userdp.mechanisms.noise import SecureNoise, SeededNoise
+from userdp.privacy.budget import Budget
+from userdp.privacy.ledger import Ledger, Reservation
+
+
+class BudgetSpentError(Exception):
+    """A command failed after its first noisy answer: the budget is spent and nothing was released."""
+
+    def __init__(self, message: str, *, interrupted: bool = False) -> None:
+        super().__init__(message)
+        self.interrupted = interrupted
+
+
+class Spending:
+    """The budget of one release; ``spending`` opens it."""
+
+    def __init__(self, budget: Budget, ledger: Ledger | None, dataset: str, what: str) -> None:
+        self.is_spent = False
+        self.reservation: Reservation | None = None
+        self._budget, self._ledger, self._dataset, self._what = budget, ledger, dataset, what
+
+    def noise(self, seed: int | None) -> Any:
+        """Return a source of noise that spends the budget before its first draw."""
+        return _SpendingNoise(self) if seed is None else _SpendingSeededNoise(self, seed)
+
+    def spend(self) -> None:
+        """Reserve the budget, once; a refusal comes out here, before any noise is drawn."""
+        if not self.is_spent and self._ledger is not None:
+            self.reservation = self._ledger.reserve(
+                self._dataset, tidy(self._budget.epsilon), self._budget.delta, what=self._what
+            )
+        self.is_spent = True
+
+    def released(self, reference: Path | None) -> None:
+        """Note in the ledger that the release came out, and where; the sums are right without the note."""
+        if self._ledger is None or self.reservation is None:
+            return
+        place = str(reference.absolute()) if reference is not None else "printed"
+        try:
+            self._ledger.mark_released(self.reservation, place if place.isprintable() else "")
+        except UserDPError as error:
+            print_line("warning", f"the release is out, but the ledger does not say so: {error}")
+
+
+@contextmanager
+def spending(budget: Budget, file: Path | None, dataset: str | None, what: str) -> Iterator[Spending]:
+    """Open the ledger, if there is one, and tell failures before the first noise from those after."""
+    if (file is None) != (dataset is None):
+        raise InvalidInputError("--ledger FILE and --dataset NAME go together; give both or neither")
+    ledger = None
+    if file is not None:
+        ledger = Ledger(file, create=False)
+    spend = Spending(budget, ledger, dataset or "", what)
+    try:
+        if ledger is not None:
+            ledger.status(dataset)  # a data set without a limit is refused before anything is read
+        yield spend
+    except (UserDPError, OSError) as error:
+        if not spend.is_spent:
+            raise
+        remark = "" if isinstance(error, NotConcentratedError) else "; the budget is spent"
+        raise BudgetSpentError(f"{error}{remark}") from error
+    except KeyboardInterrupt:
+        if not spend.is_spent:
+            raise
+        raise BudgetSpentError("interrupted; the budget is spent", interrupted=True) from None
+    finally:
+        if ledger is not None:
+            ledger.close()
+
+
+def tidy(epsilon: float) -> float:
+    """Write whole numbers without a point in the ledger."""
+    return int(epsilon) if epsilon.is_integer() else epsilon
+
+
+class _SpendsFirst:
+    """Spends the budget before the first draw of whichever source comes next in line."""
+
+    _spending: Spending
+
+    def discrete_gaussian(self, scale: float, size: int) -> IntArray:
+        self._spending.spend()
+        return super().discrete_gaussian(scale, size)  # type: ignore[misc,no-any-return]
+
+    def discrete_laplace(self, scale: float, size: int) -> IntArray:
+        self._spending.spend()
+        return super().discrete_laplace(scale, size)  # type: ignore[misc,no-any-return]
+
+    def geometric(self, scale: float, size: int) -> IntArray:
+        self._spending.spend()
+        return super().geometric(scale, size)  # type: ignore[misc,no-any-return]
+
+    def permutation(self, n: int) -> IntArray:
+        self._spending.spend()
+        return super().permutation(n)  # type: ignore[misc,no-any-return]
+
+
+class _SpendingNoise(_SpendsFirst, SecureNoise):
+    def __init__(self, spending: Spending) -> None:
+        self._spending = spending
+
+
+class _SpendingSeededNoise(_SpendsFirst, SeededNoise):
+    def __init__(self, spending: Spending, seed: int | np.random.Generator) -> None:
+        super().__init__(seed)
+        self._spending = spending

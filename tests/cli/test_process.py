@@ -1,0 +1,112 @@
+"""The command line as a process of its own: signals, pipes, terminals and shells."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from tests.cli.conftest import BUDGET, FIT
+from userdp.cli import app, interrupts
+from userdp.cli.output import new_folder
+
+ROOT = Path(__file__).parents[2]
+USERDP = (sys.executable, "-m", "userdp")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and terminals of Unix")
+
+
+def test_one_line_for_bad_input(tmp_path: Path) -> None:
+    args = (*USERDP, "mean", "nowhere.csv", "--user", "u", "--columns", "x", *BUDGET, "--out", "out")
+    result = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "error: there is no file nowhere.csv\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_leaves_nothing_half_written(data: Path, tmp_path: Path, ledger: Path, spent: Any) -> None:
+    """Interrupted as soon as the budget is reserved: it stays spent, and no file remains."""
+    before = sorted(tmp_path.iterdir())
+    args = ("fit", data, *FIT, "--other", "ward", *BUDGET, "--ledger", ledger, "--dataset", "patients")
+    command = [*USERDP, *map(str, args), "--out", str(tmp_path / "model")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not spent(ledger):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (
+        130,
+        "error: interrupted; the budget is spent\n",
+    )
+    assert sorted(tmp_path.iterdir()) == before
+    assert spent(ledger) == 1
+
+
+def test_progress_shows_on_a_terminal_and_only_there(data: Path) -> None:
+    import pty
+
+    args = [*USERDP, "mean", str(data), "--user", "patient", "--columns", "age", *BUDGET]
+    parent, child = pty.openpty()
+    with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=child) as process:
+        os.close(child)
+        seen = b"".join(iter(lambda: _read(parent), b""))
+    assert process.returncode == 0
+    assert b"Averaging 400 users" in seen
+    piped = subprocess.run([*args, "--json"], capture_output=True, text=True, check=True)
+    assert piped.stderr == ""
+    assert set(json.loads(piped.stdout)) == {"mean", "noise_std", "radius", "privacy"}
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # Linux ends a terminal that was closed with an error
+        return b""
+
+
+def test_shell_completion() -> None:
+    environment = {
+        **os.environ,
+        "_USERDP_COMPLETE": "complete_bash",
+        "COMP_WORDS": "userdp pr",
+        "COMP_CWORD": "1",
+    }
+    result = subprocess.run(USERDP, env=environment, capture_output=True, text=True, check=False)
+    assert result.stdout.split() == ["predict"]
+
+
+def commands_in(page: Path) -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    joined = "\n".join(blocks).replace("\\\n", " ")
+    return [line[2:] for line in joined.splitlines() if line.startswith("$ userdp")]
+
+
+@pytest.mark.parametrize("command", commands_in(ROOT / "docs" / "how-to" / "command-line.md"))
+def test_the_documentation_uses_commands_that_exist(command: str) -> None:
+    _, *args = shlex.split(command, comments=True)
+    found: Any = get_command(app)
+    while args and args[0] in getattr(found, "commands", ()):
+        found = found.commands[args.pop(0)]
+    found.make_context(found.name, args)  # reads the options, and runs nothing
+
+
+def test_an_interrupt_that_a_library_drops_is_not_lost(tmp_path: Path) -> None:
+    class Library:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def write() -> None:
+        with new_folder(tmp_path / "out", overwrite=False) as draft:
+            (draft / "model.json").touch()
+            Library()
+
+    with interrupts.remembered(), pytest.raises(KeyboardInterrupt):
+        write()
+    assert list(tmp_path.iterdir()) == []
