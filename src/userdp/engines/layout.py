@@ -5,7 +5,7 @@ quarter, so padding costs at most 25% of the data. A user's width depends on tha
 and padded items have weight zero, so a block computes each user as it would alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -20,16 +20,20 @@ from userdp.errors import InvalidInputError
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Block:
-    """Users padded to one width m: arrays with leading axes (users, m).
+    """Users padded to one width m: arrays with leading axes (users, m), with room for at least two users.
 
     ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
-    items are all zero here.
+    items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
+    ``count`` is ``n_users`` as an array, for a loop that is compiled without knowing it.
     """
 
     features: Any
     targets: Any
     weights: Any
     usable: Any
+    positions: Any
+    count: Any
+    n_users: int = field(metadata={"static": True})
 
 
 def widths(largest: int) -> IntArray:
@@ -55,13 +59,17 @@ def blocks(users: Users, min_items: int = 1, dtype: DTypeLike = np.float32) -> t
 
 def _block(users: Users, members: IntArray, width: int, usable: NDArray[np.bool_], dtype: DTypeLike) -> Block:
     items, ok = users.items_per_user[members], usable[members]
+    n, room = len(members), max(2, len(members))
     slot = np.arange(width)
     real = (slot < items[:, None]) & ok[:, None]
-    row = np.where(real, users.offsets[members][:, None] + slot, 0)
-    features = np.zeros((len(members), width, users.n_features), dtype)
-    features[real] = users.rows[row[real]]
-    targets = np.zeros((len(members), width), dtype)
-    if users.targets is not None:
-        targets[real] = users.targets[row[real]]
-    weights = (real / items[:, None]).astype(dtype)
-    return Block(features, targets, weights, ok)
+    where, row = np.nonzero(real), (users.offsets[members][:, None] + slot)[real]
+    features = np.zeros((room, width, users.n_features), dtype)
+    targets, weights = np.zeros((2, room, width), dtype)
+    # A value too large for the type becomes an infinity, and its user null: no warning may tell.
+    with np.errstate(all="ignore"):
+        features[where] = users.rows[row]
+        if users.targets is not None:
+            targets[where] = users.targets[row]
+    weights[:n] = real / items[:, None]
+    rest = (0, room - n)
+    return Block(features, targets, weights, np.pad(ok, rest), np.pad(members, rest), np.asarray(n), n)

@@ -98,12 +98,7 @@ def _user_gradients(loss: Objective, has_targets: bool) -> UserGradients:
 
     def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
         theta = theta.astype(data[0].features.dtype)
-        return jnp.concatenate(
-            [
-                _block_gradients(kernel, block, theta, jax.random.fold_in(key, number))
-                for number, block in enumerate(data)
-            ]
-        )
+        return jnp.concatenate([_block_gradients(kernel, block, theta, key) for block in data])
 
     return user_gradients
 
@@ -117,17 +112,21 @@ def without_ridge(loss: Objective) -> tuple[Objective, float]:
 
 
 def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
-    """Compute the users of one block, one after the other."""
+    """Compute the users of one block, one after the other.
 
-    def one_user(user: tuple[Array, Array, Array, Array, Array]) -> Array:
-        features, targets, weights, usable, place = user
-        gradient = kernel(theta, features, targets, weights, jax.random.fold_in(key, place))
-        return jnp.where(usable, gradient, jnp.nan)
+    The number of steps is an argument: a loop that is known to take a single one is compiled into what
+    surrounds it, and then a user's last bits depend on how many others share the block.
+    """
 
-    places = jnp.arange(block.usable.shape[0])
-    users = (block.features, block.targets, block.weights, block.usable, places)
-    gradients: Array = jax.lax.map(one_user, users)
-    return gradients
+    def one_user(place: Array, gradients: Array) -> Array:
+        features, targets, weights, usable, position = jax.tree.map(lambda rows: rows[place], users)
+        gradient = kernel(theta, features, targets, weights, jax.random.fold_in(key, position))
+        return gradients.at[place].set(jnp.where(usable, gradient, jnp.nan))
+
+    users = (block.features, block.targets, block.weights, block.usable, block.positions)
+    null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
+    gradients: Array = jax.lax.fori_loop(0, block.count, one_user, null)
+    return gradients[: block.n_users]
 
 
 def _kernel(loss: Objective, has_targets: bool) -> Kernel:

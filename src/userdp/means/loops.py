@@ -1,7 +1,7 @@
 """The library's means as rounds of a compiled loop (:mod:`userdp.means.in_loop`)."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,23 @@ def in_loop(mean: CalibratedMean) -> InLoopMean:
     )
 
 
+class LatticeDraws(NamedTuple):
+    """Integer noise of every round, and the lattice's step.
+
+    The step is handed in with the noise because it must not be a constant of the compiled loop: XLA divides by a
+    constant by multiplying with its reciprocal, and half-way cases then round to another lattice point.
+    """
+
+    noise: Any
+    step: Any
+
+    @classmethod
+    def of(cls, noise: NoiseSource, scale: float, rounds: int, lattice: Lattice) -> "LatticeDraws":
+        """Draw for all rounds."""
+        rows = _gaussian_rows(noise, scale, rounds, lattice.dimension)
+        return cls(rows, np.full(rounds, lattice.step))
+
+
 @final
 @dataclass(frozen=True)
 class CertifiedLoop:
@@ -59,33 +76,28 @@ class CertifiedLoop:
         """How many queries are paid for."""
         return self.mean.rounds
 
-    def draw(self, noise: NoiseSource) -> IntArray:
+    def draw(self, noise: NoiseSource) -> LatticeDraws:
         """Draw the discrete Gaussian noise of all rounds."""
-        return _gaussian_rows(
-            noise, self.mean.mean_event(self.setting.index).scale, self.rounds, self.mean.lattice.dimension
-        )
+        scale = self.mean.mean_event(self.setting.index).scale
+        return LatticeDraws.of(noise, scale, self.rounds, self.mean.lattice)
 
-    def initial_state(self) -> tuple[Array, Array]:
-        """Return the smallest index so far, and a centre for the friend counts."""
-        return jnp.asarray(self.mean.n_users, jnp.int64), jnp.zeros(self.mean.lattice.dimension, jnp.int64)
+    def initial_state(self) -> Array:
+        """Return the smallest index so far: of no round, the number of users."""
+        return jnp.asarray(self.mean.n_users, jnp.int64)
 
-    def round(
-        self, state: tuple[Array, Array], vectors: Array, draw: Array
-    ) -> tuple[tuple[Array, Array], Array]:
-        """Weigh, average and add noise; the exact mean stays inside, as the next round's centre."""
-        smallest, centre = state
+    def round(self, state: Array, vectors: Array, draw: LatticeDraws) -> tuple[Array, Array]:
+        """Weigh, average and add noise."""
         lattice = self.mean.lattice
-        units = _round_to_lattice(vectors, lattice)
+        units = _round_to_lattice(vectors, draw.step)
         lo, hi = ramp_start(self.mean.n_users), self.setting.index - 1
-        weights, index = friends(units, centre.astype(jnp.float64), lattice.radius_units, lo, hi)
+        weights, index = friends(units, lattice.radius_units, lo, hi)
         whole, fraction = _weighted_mean(units, weights, lattice, hi - lo)
-        state = jnp.minimum(smallest, index), whole
-        return state, _value(whole, fraction + draw, lattice)
+        return jnp.minimum(state, index), _value(whole, fraction + draw.noise, lattice)
 
-    def close(self, state: tuple[Array, Array], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
+    def close(self, state: Array, noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """Pass the gate, once."""
         gate = DeferredGate(INDEX_RESOLUTION, self.setting.scale, self.setting.threshold, noise)
-        gate.observe(int(state[0]))
+        gate.observe(int(state))
         if not gate.passes():
             raise NotConcentratedError(NOT_CONCENTRATED)
         return False, self.mean.statement(self.setting.index, seeded=noise.seeded)
@@ -148,23 +160,23 @@ class ClippedLoop:
         """How many queries are paid for."""
         return self.mean.event.rounds
 
-    def draw(self, noise: NoiseSource) -> IntArray:
+    def draw(self, noise: NoiseSource) -> LatticeDraws:
         """Draw the discrete Gaussian noise of all rounds."""
-        return _gaussian_rows(noise, self.mean.event.scale, self.rounds, self.mean.lattice.dimension)
+        return LatticeDraws.of(noise, self.mean.event.scale, self.rounds, self.mean.lattice)
 
     def initial_state(self) -> tuple[()]:
         """Nothing is carried."""
         return ()
 
-    def round(self, state: tuple[()], vectors: Array, draw: Array) -> tuple[tuple[()], Array]:
+    def round(self, state: tuple[()], vectors: Array, draw: LatticeDraws) -> tuple[tuple[()], Array]:
         """Clip onto the lattice ball, add up, add noise."""
         lattice, limit = self.mean.lattice, norm_limit(self.mean.lattice)
-        units = (vectors.astype(jnp.float64) - self.mean.centre) / lattice.step
+        units = (vectors.astype(jnp.float64) - self.mean.centre) / draw.step
         units = jnp.where(jnp.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
         largest = jnp.maximum(jnp.abs(units).max(axis=1, keepdims=True), 1.0)
         norms = largest * jnp.sqrt(jnp.sum((units / largest) ** 2, axis=1, keepdims=True))
         clipped = jnp.trunc(units * (limit / jnp.maximum(norms, limit))).astype(jnp.int64)
-        noisy = jnp.sum(clipped, axis=0) + draw
+        noisy = jnp.sum(clipped, axis=0) + draw.noise
         return state, jnp.asarray(self.mean.centre) + noisy * (lattice.step / self.mean.n_users)
 
     def close(self, state: tuple[()], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
@@ -176,8 +188,8 @@ def _gaussian_rows(noise: NoiseSource, scale: float, rounds: int, dimension: int
     return noise.discrete_gaussian(scale, rounds * dimension).reshape(rounds, dimension)
 
 
-def _round_to_lattice(vectors: Array, lattice: Lattice) -> Array:
-    units = jnp.rint(vectors.astype(jnp.float64) / lattice.step)
+def _round_to_lattice(vectors: Array, step: Array) -> Array:
+    units = jnp.rint(vectors.astype(jnp.float64) / step)
     usable = (jnp.abs(units) <= COORDINATE_LIMIT).all(axis=1, keepdims=True)
     return jnp.where(usable, units, jnp.nan)
 
