@@ -7,6 +7,7 @@ from typing import final
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from userdp.errors import InvalidInputError
 from userdp.problems._checks import count, nonnegative, settle
@@ -42,9 +43,7 @@ class Multinomial(Loss):
         """``logsumexp(W x) - (W x)_y``."""
         x, y = item
         scores = self._weights(theta, x) @ x
-        value: Array = (
-            jax.nn.logsumexp(scores) - jax.nn.one_hot(y, self.n_classes, dtype=scores.dtype) @ scores
-        )
+        value: Array = jax.nn.logsumexp(scores) - _one_hot(y, self.n_classes, scores.dtype) @ scores
         return value
 
     def n_parameters(self, n_features: int) -> int:
@@ -59,7 +58,7 @@ class Multinomial(Loss):
     def residuals(self, theta: Array, features: Array, targets: Array) -> Array:
         """``softmax(W x) - e_y`` for features ``(..., d)``, shape ``(..., k)``."""
         scores = features @ self._weights(theta, features).T
-        return jax.nn.softmax(scores) - jax.nn.one_hot(targets, self.n_classes, dtype=scores.dtype)
+        return jax.nn.softmax(scores) - _one_hot(targets, self.n_classes, scores.dtype)
 
     def constants(self, feature_bound: float = math.inf, theta_bound: float = math.inf) -> Constants:
         """For |x| <= B: G = sqrt(2) B, beta = B^2/2; not strongly convex."""
@@ -74,3 +73,8 @@ class Multinomial(Loss):
                 "flatten the (n_classes, d) matrix by rows."
             )
         return theta.reshape(self.n_classes, -1)
+
+
+def _one_hot(targets: Array, n_classes: int, dtype: DTypeLike) -> Array:
+    """``e_y``, and zero for a class outside the range; targets may be floats."""
+    return (jnp.asarray(targets)[..., None] == jnp.arange(n_classes)).astype(dtype)
