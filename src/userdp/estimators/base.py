@@ -163,7 +163,6 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
-        tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         return tags
 

@@ -3,11 +3,13 @@
 A cell that is not a number, or a label that was not declared, becomes NaN and makes its user null.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 
 from userdp.arrays import FloatArray, as_numeric_table
@@ -100,7 +102,10 @@ def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
         raise InvalidInputError(f"y should be a 1d array, one {what} per row, got None")
     # A list has the types of its cells: as an array, one text among numbers would turn all of them into text.
     column = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if column.dtype.kind == "c":
+        raise InvalidInputError("y must hold real numbers or labels. Complex data not supported")
     if column.ndim == 2 and column.shape[1] == 1:
+        warnings.warn("y should be a 1d array, a column was passed", DataConversionWarning, stacklevel=4)
         column = column[:, 0]
     if column.ndim != 1:
         raise InvalidInputError(f"y should be a 1d array, one {what} per row, got shape {column.shape}")
