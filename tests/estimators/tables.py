@@ -28,7 +28,9 @@ class Table:
 def table(seed: int = 0) -> Table:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N_USERS * ITEMS, FEATURES))
-    return Table(X, 2 * X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=len(X)), np.repeat(np.arange(N_USERS), ITEMS))
+    return Table(
+        X, 2 * X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=len(X)), np.repeat(np.arange(N_USERS), ITEMS)
+    )
 
 
 def ragged(*tables: list[list[float]] | FloatArray, targets: list[list[float]] | None = None) -> Users:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
@@ -31,8 +32,8 @@ class RowsAreUsers:
     """What scikit-learn's checks cannot know: every row is a user, and the classes are those of y (tests only)."""
 
     def fit(self, X, y, groups=None):
-        if groups is None and np.ndim(X) == 2:
-            groups = np.arange(np.shape(X)[0])
+        if groups is None and not issparse(X) and np.asarray(X).ndim == 2:
+            groups = np.arange(len(np.asarray(X)))
         if "classes" not in self.get_params() or y is None:
             return super().fit(X, y, groups=groups)
         check_classification_targets(np.asarray(y))
@@ -54,23 +55,24 @@ class GroupedLinearRegression(RowsAreUsers, userdp.LinearRegression):
 
 
 NULL_USER = "a value out of place makes its user null; an error would tell that somebody has it"
+CHECKED = (GroupedLogisticRegression, GroupedLinearRegression)
 NOT_APPLICABLE = {
-    "check_dtype_object": NULL_USER + " (a dict in a cell)",
-    "check_estimators_nan_inf": NULL_USER + " (NaN, infinity in X; predict does refuse them)",
-    "check_supervised_y_no_nan": NULL_USER + " (infinity in y)",
-    "check_array_api_input": "needs SCIPY_ARRAY_API; input becomes NumPy",
+    "check_dtype_object": (CHECKED, f"a dict in a cell: {NULL_USER}"),
+    "check_estimators_nan_inf": (CHECKED, f"NaN and infinity in X (predict does refuse them): {NULL_USER}"),
+    "check_supervised_y_no_nan": ((GroupedLinearRegression,), f"infinity in y: {NULL_USER}"),
 }
 
 
 def checks():
-    for estimator in (GroupedLogisticRegression, GroupedLinearRegression):
+    for estimator in CHECKED:
         for made, check in estimator_checks_generator(estimator(5.0, rounds=3, random_state=0)):
             name = check.func.__name__
-            if name not in NOT_APPLICABLE:
-                yield pytest.param(made, check, id=f"{estimator.__name__}-{name}")
+            where, reason = NOT_APPLICABLE.get(name, ((), ""))
+            marks = [pytest.mark.xfail(reason=reason)] if estimator in where else []
+            yield pytest.param(made, check, id=f"{estimator.__name__}-{name}", marks=marks)
 
 
-@pytest.mark.parametrize(("estimator", "check"), checks())
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
 @pytest.mark.filterwarnings("ignore")  # these tables have as many users as rows: few, for a delta of 1e-6
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)

@@ -133,7 +133,8 @@ class LinearSVC(PrivateClassifier):
 
     def predict(self, X: ArrayLike) -> Any:
         """Return the class on whose side each row lies."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        codes = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[codes]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,9 +4,11 @@ A cell that is not a number, or a label that was not declared, becomes NaN and m
 """
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
@@ -27,32 +29,51 @@ def read_rows(X: ArrayLike) -> FloatArray:
     """
     if issparse(X):
         raise InvalidInputError("X must be dense, sparse data is not supported; pass X.toarray()")
-    table = _read_frame(X) if is_pandas(X, "DataFrame") else X
-    if isinstance(table, list | tuple) or (isinstance(table, np.ndarray) and table.dtype.kind in "OUSMmV"):
-        table = as_numeric_table(table, "X", "(n_rows, n_features)")
-    try:  # cells are numbers by now, so scikit-learn's messages speak of shapes and types only
-        checked = check_array(table, ensure_all_finite=False, ensure_min_samples=2, input_name="X")
-    except (TypeError, ValueError) as error:
+    table = _as_array(X)
+    if table.dtype.kind == "c":
+        raise InvalidInputError("X must hold real numbers. Complex data not supported")
+    if table.ndim != 2:  # scikit-learn's own message would quote cells
+        raise InvalidInputError(f"X must have shape (n_rows, n_features), got shape {table.shape}")
+    try:
+        check_array(np.broadcast_to(False, table.shape), ensure_min_samples=2, input_name="X")
+    except ValueError as error:
         raise InvalidInputError(str(error)) from None
-    return as_numeric_table(checked, "X", "(n_rows, n_features)")
+    return as_numeric_table(table, "X", "(n_rows, n_features)")
 
 
-def _read_frame(frame: Any) -> NDArray[Any]:
+def _as_array(X: ArrayLike) -> NDArray[Any]:
+    """Turn lists into arrays of Python objects, and data frames into arrays once their types are numbers."""
+    if isinstance(X, list | tuple):
+        return np.array(X, dtype=object)
+    if is_pandas(X, "DataFrame"):
+        return _from_pandas(X)
+    if isinstance(X, pl.DataFrame):
+        _refuse(
+            (name, type_)
+            for name, type_ in X.schema.items()
+            if not (type_.is_numeric() or type_ == pl.Boolean)
+        )
+        return X.select(pl.all().cast(pl.Float64)).to_numpy()
+    return np.asarray(X)
+
+
+def _from_pandas(frame: Any) -> NDArray[Any]:
     """Read a pandas frame; columns of Python objects have the types of their cells, the others their own."""
     objects = [isinstance(dtype, np.dtype) and dtype.kind == "O" for dtype in frame.dtypes]
-    text = [
-        f"{name!r} ({dtype})"
-        for name, dtype, is_object in zip(frame.columns, frame.dtypes, objects, strict=True)
-        if not is_object and dtype.kind not in "biuf"
-    ]
-    if text:
-        raise InvalidInputError(
-            f"features must be numbers, and these columns are not: {', '.join(text)}; encode them with their "
-            "public categories first"
-        )
+    columns = zip(frame.columns, frame.dtypes, objects, strict=True)
+    _refuse((name, type_) for name, type_, is_object in columns if not is_object and type_.kind not in "biuf")
     if any(objects):
         return np.asarray(frame, dtype=object)
     return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _refuse(columns: Iterable[tuple[Any, Any]]) -> None:
+    names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns)
+    if names:
+        raise InvalidInputError(
+            f"features must be numbers, and these columns are not: {names}; encode them with their public "
+            "categories first"
+        )
 
 
 def numeric_targets(y: ArrayLike | None) -> FloatArray:
@@ -105,7 +126,9 @@ def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
     if column.dtype.kind == "c":
         raise InvalidInputError("y must hold real numbers or labels. Complex data not supported")
     if column.ndim == 2 and column.shape[1] == 1:
-        warnings.warn("y should be a 1d array, a column was passed", DataConversionWarning, stacklevel=4)
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=4
+        )
         column = column[:, 0]
     if column.ndim != 1:
         raise InvalidInputError(f"y should be a 1d array, one {what} per row, got shape {column.shape}")
