@@ -187,9 +187,9 @@ def test_scales_of_plain_columns_are_found():
 
 
 def test_the_scale_of_a_column_that_few_users_have_is_found():
-    """One user in twenty: a bell cut off at the largest exponent must not fit better than their votes."""
+    """One user in fifty: a bell cut off at the largest exponent must not fit better than their votes."""
     rng = np.random.default_rng(0)
-    users = ragged(*(np.array([[rng.normal(), float(j % 20 == 0)]] * 2) for j in range(3_000)))
+    users = ragged(*(np.array([[rng.normal(), float(j % 50 == 0)]] * 2) for j in range(3_000)))
     scale, _ = stages.private_scale(users, 0.5, SeededNoise(0))
     assert np.abs(np.log2(scale.magnitude)).max() < 1.6
 
