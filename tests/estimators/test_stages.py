@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.estimators.tables import WILD, ragged, replaced
 from userdp.estimators import stages
 from userdp.estimators.fitting import _standardize, _user_rates
+from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
 from userdp.privacy.budget import Budget
@@ -31,8 +32,7 @@ def counts_of(monkeypatch, silent_noise):
 
 def sum_in_units(found, centre, radius, n):
     """Undo a noiseless ball mean: the integer sum over users."""
-    step = radius / (found.event.sensitivity / 2)
-    return (found.value - centre) * n / step
+    return (found.value - centre) * n / Lattice.fine_enough(radius, n, len(centre)).step
 
 
 def test_votes_move_by_the_event_s_sensitivity(counts_of):
@@ -47,7 +47,7 @@ def test_votes_move_by_the_event_s_sensitivity(counts_of):
 
 def test_a_null_user_casts_no_vote(counts_of):
     users = crowd()
-    without, _ = counts_of(replaced(users, np.full((2, D), np.nan)))
+    without, _ = counts_of(replaced(users, np.array([[1.0, 2.0, 3.0], [np.nan, 2.0, 3.0]])))
     counts, _ = counts_of(users)
     assert counts.sum(axis=1).tolist() == [users.n_users] * D
     assert without.sum(axis=1).tolist() == [users.n_users - 1] * D
@@ -157,6 +157,11 @@ def test_base_rates_move_by_their_event(k, attained, ball_sums, silent_noise):
         np.linalg.norm(one - two) / event.sensitivity for one, event in ball_sums for two, _ in ball_sums
     ]
     assert attained < max(moves) <= 1 + 1e-9
+
+
+def test_rates_at_a_corner_are_not_clipped(silent_noise):
+    rates, _ = stages.private_base_rate(np.tile([1.0, 0.0, 0.0], (5_000, 1)), 3.0, silent_noise)
+    assert rates[0] > 0.99
 
 
 def test_rates_of_users():
