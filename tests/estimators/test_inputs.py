@@ -111,6 +111,20 @@ def test_pandas_missing_labels_are_null():
 
 
 @pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["a", "b"]),
+        pd.Series(["a", "b"]),
+        pl.Series(["a", "b"]),
+        pl.Series(["a"], dtype=pl.Categorical),
+    ],
+)
+def test_text_labels_and_numeric_classes_are_refused_by_type(y):
+    with pytest.raises(InvalidInputError, match=r"y has type .* declare the labels"):
+        encode_classes(y, (0, 1))
+
+
+@pytest.mark.parametrize(
     "y", [[1.5, SECRET], [1.5, None], pd.Series([1.5, None]), np.array([1.5, {}], object)]
 )
 def test_a_target_that_is_no_number_becomes_nan(y):

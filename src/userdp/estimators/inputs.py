@@ -84,10 +84,11 @@ def numeric_targets(y: ArrayLike | None) -> FloatArray:
 def encode_classes(y: ArrayLike | None, classes: tuple[Any, ...]) -> FloatArray:
     """Code the declared classes as 0, 1, ...; a label that was not declared makes its user null."""
     labels = _one_column(y, "label")
-    if labels.dtype.kind not in ("UTO" if isinstance(classes[0], str) else "biufO"):
+    kinds = "UTO" if isinstance(classes[0], str) else "biufO"
+    if labels.dtype.kind not in kinds or (_is_text_column(y) and "U" not in kinds):
         raise InvalidInputError(
-            f"y has type {labels.dtype} and the declared classes are {classes!r}; declare the labels as they are "
-            "in y, for example classes=('no', 'yes')"
+            f"y has type {getattr(y, 'dtype', labels.dtype)} and the declared classes are {classes!r}; declare "
+            "the labels as they are in y, for example classes=('no', 'yes')"
         )
     codes = np.full(labels.shape, np.nan)
     if labels.dtype.kind == "O":
@@ -133,6 +134,13 @@ def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
     if column.ndim != 1:
         raise InvalidInputError(f"y should be a 1d array, one {what} per row, got shape {column.shape}")
     return column
+
+
+def _is_text_column(y: Any) -> bool:
+    """Tell whether a data frame's column is text by its type; as an array it holds Python objects."""
+    if isinstance(y, pl.Series):
+        return y.dtype in (pl.String, pl.Categorical, pl.Enum)
+    return is_pandas(y, "Series") and str(y.dtype) in ("str", "string")
 
 
 def _lookup(code_of: dict[Any, float], label: Any) -> float:
