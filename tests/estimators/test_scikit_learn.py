@@ -32,8 +32,8 @@ class RowsAreUsers:
     """What scikit-learn's checks cannot know: every row is a user, and the classes are those of y (tests only)."""
 
     def fit(self, X, y, groups=None):
-        if groups is None and not issparse(X) and np.asarray(X).ndim == 2:
-            groups = np.arange(len(np.asarray(X)))
+        if groups is None and (issparse(X) or np.asarray(X).ndim == 2):
+            groups = np.arange(X.shape[0] if issparse(X) else len(np.asarray(X)))
         if "classes" not in self.get_params() or y is None:
             return super().fit(X, y, groups=groups)
         check_classification_targets(np.asarray(y))
