@@ -1,7 +1,9 @@
 """What the estimators share: checking input, fitting privately, carrying only what was released."""
 
+import math
 import sys
 import warnings
+from operator import index
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from userdp.data.users import Users
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.estimators import fitting
 from userdp.estimators.fitting import Options, Task
+from userdp.estimators.inputs import read_rows
 from userdp.estimators.linear_model import LinearModel
 from userdp.mechanisms.noise import noise_source
 from userdp.privacy.budget import Budget
@@ -28,11 +31,11 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
     epsilon, delta : float
         The budget, for each whole user.
     fit_intercept : bool
-        Whether the predictor has a constant term.
+        Whether the predictor has a constant term. Without one, features are scaled but not centred.
     ridge : float
         Strength of an additional ridge penalty on scaled features.
     coefficient_bound : float, optional
-        Bound on the norm of the coefficients of scaled features.
+        Bound on the norm of the coefficients of scaled features, the intercept among them.
     min_items, max_items : int
         Users with fewer rows are null; of more rows a random subset is used.
     rounds : int, optional
@@ -82,16 +85,22 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def _options(self) -> Options:
+        for name in ("epsilon", "delta", "ridge"):
+            if not _is_number(getattr(self, name)):
+                raise InvalidInputError(f"{name} must be a number, got {getattr(self, name)!r}")
         if self.ridge < 0:
             raise InvalidInputError(f"ridge must not be negative, got {self.ridge!r}")
-        if self.coefficient_bound is not None and not self.coefficient_bound > 0:
-            raise InvalidInputError(f"coefficient_bound must be positive, got {self.coefficient_bound!r}")
-        for name in ("rounds", "max_items"):
+        bound = self.coefficient_bound
+        if bound is not None and not (_is_number(bound) and bound > 0):
+            raise InvalidInputError(f"coefficient_bound must be a positive number or None, got {bound!r}")
+        for name in ("rounds", "max_items", "min_items"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidInputError(f"{name} must be at least 1, got {value!r}")
-        if self.min_items < 1:
-            raise InvalidInputError(f"min_items must be at least 1, got {self.min_items!r}")
+            if not (_is_count(value) or (value is None and name != "min_items")):
+                raise InvalidInputError(f"{name} must be a whole number, at least 1, got {value!r}")
+        if self.max_items is not None and self.max_items < self.min_items:
+            raise InvalidInputError(
+                f"max_items = {self.max_items} is below min_items = {self.min_items}: every user would be null"
+            )
         return Options(
             fit_intercept=self.fit_intercept,
             min_items=self.min_items,
@@ -103,15 +112,16 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: ArrayLike, targets: FloatArray, groups: ArrayLike | None, task: Task) -> Self:
         """Fit on encoded targets; what can be refused is refused before any noise is drawn."""
-        budget = Budget(self.epsilon, self.delta, self.unit)
         options = self._options()
+        budget = Budget(self.epsilon, self.delta, self.unit)
         noise = noise_source(self.random_state)
-        X = validate_data(self, X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=2)
         if groups is None:
             raise InvalidInputError(
                 "groups is missing: fit(X, y, groups=ids) needs one user id per row, it says whose row is whose"
             )
-        users = Users.from_rows(X, groups, targets)
+        rows = read_rows(X)
+        validate_data(self, X, skip_check_array=True)
+        users = Users.from_rows(rows, groups, targets)
         if users.n_users < 2:
             raise InvalidInputError("there is only one user; privacy among users needs at least 2")
         budget.warn_if_weak_for(users.n_users)
@@ -129,13 +139,13 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _predictor(self, X: ArrayLike) -> FloatArray:
         """Return the linear predictor, shape (n_rows, k)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         table: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
         return self.to_model().decision(table)
 
     def to_model(self) -> LinearModel:
         """Return everything that was released, ready to be saved."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return LinearModel(
             kind=type(self).__name__,
@@ -153,7 +163,6 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
-        tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         return tags
 
@@ -174,45 +183,12 @@ def _warn_if_searching() -> None:
         frame = frame.f_back  # type: ignore[assignment]
 
 
-def numeric_targets(y: ArrayLike) -> FloatArray:
-    """Turn regression targets into floats; one that is not a number makes its user null."""
-    array = np.asarray(y)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise InvalidInputError(f"y must have one target per row, got shape {array.shape}")
-    if array.dtype.kind == "O":
-        array = np.array([_number(value) for value in array])
-    if array.dtype.kind not in "biuf":
-        raise InvalidInputError(f"y must be numeric for a regression, got type {array.dtype}")
-    return array.astype(np.float64)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value)
 
 
-def _number(value: Any) -> float:
+def _is_count(value: Any) -> bool:
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
-
-
-def encode_classes(y: ArrayLike, classes: tuple[Any, ...]) -> FloatArray:
-    """Code the declared classes as 0, 1, ...; a label that was not declared makes its user null."""
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise InvalidInputError(f"y must have one label per row, got shape {labels.shape}")
-    codes = np.full(labels.shape, np.nan)
-    for code, value in enumerate(classes):
-        codes[labels == value] = code
-    return codes
-
-
-def check_classes(classes: ArrayLike) -> tuple[Any, ...]:
-    """Check the declared classes; they are public knowledge, never read off the labels."""
-    declared = tuple(np.asarray(classes).tolist())
-    if len(declared) < 2 or len(set(declared)) != len(declared):
-        raise InvalidInputError(
-            f"classes must name at least two different labels, got {declared!r}; for example classes=(0, 1)"
-        )
-    return declared
+        return not isinstance(value, bool) and index(value) >= 1
+    except TypeError:
+        return False

@@ -8,8 +8,10 @@ from sklearn.base import ClassifierMixin
 
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError
-from userdp.estimators.base import PrivateLinearEstimator, check_classes, encode_classes
+from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
+from userdp.estimators.inputs import check_classes, encode_classes
+from userdp.estimators.linear_model import probabilities_of
 from userdp.problems import Hinge, Logistic, Multinomial
 
 
@@ -96,8 +98,7 @@ class LogisticRegression(PrivateClassifier):
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the classes' probabilities, in the order of ``classes_``."""
-        self._predictor(X[:1] if isinstance(X, np.ndarray) else X)  # checks X as scikit-learn does
-        return self.to_model().probabilities(np.asarray(X, dtype=np.float64))
+        return probabilities_of(self._predictor(X))
 
     def predict(self, X: ArrayLike) -> Any:
         """Return the most likely class of each row."""
@@ -132,7 +133,8 @@ class LinearSVC(PrivateClassifier):
 
     def predict(self, X: ArrayLike) -> Any:
         """Return the class on whose side each row lies."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+        codes = (self.decision_function(X) > 0).astype(int)
+        return self.classes_[codes]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -26,6 +26,7 @@ from userdp.estimators.stages import (
     private_second_moment,
 )
 from userdp.means.clipped import ClippedMean
+from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.mechanisms.quantile import private_quantile
 from userdp.optimizers.dp_sgd import DPSGD
@@ -108,17 +109,34 @@ class _Columns:
     scale: FloatArray
 
     def apply(self, rows: FloatArray) -> FloatArray:
-        with np.errstate(all="ignore"):
-            return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
+        return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
 
 
 def fit(users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource) -> FittedLinear:
-    """Fit a linear model; everything that leaves is private."""
+    """Fit a linear model; everything that leaves is private, and what can be refused is refused before noise.
+
+    No floating-point warning leaves: it would tell of one user's values.
+    """
+    is_regression = task.n_classes == 0
+    split = shares(
+        users.n_users,
+        users.n_features + is_regression,
+        budget,
+        has_base_rate=not is_regression,
+        has_centre=options.fit_intercept,
+    )
+    Lattice.fine_enough(1.0, users.n_users, _n_parameters(task, users.n_features + 1))
+    with np.errstate(all="ignore"):
+        return _fit(users, task, budget, options, split, noise)
+
+
+def _fit(
+    users: Users, task: Task, budget: Budget, options: Options, split: Shares, noise: NoiseSource
+) -> FittedLinear:
     if options.max_items is not None:
         users = users.capped(options.max_items, noise.generator())
-    users = _null_if_fewer(users, options.min_items)
+    users = _null_by_value(users, options.min_items)
     is_regression = task.n_classes == 0
-    split = shares(users.n_users, users.n_features + is_regression, budget, has_base_rate=not is_regression)
 
     columns, events = _standardize(_with_target_column(users) if is_regression else users, split, noise)
     if is_regression:
@@ -185,19 +203,16 @@ def _standardize(users: Users, split: Shares, noise: NoiseSource) -> tuple[_Colu
     magnitude = np.where(scale.kept, scale.magnitude, np.inf)
     centre = np.zeros(users.n_features)
     events: tuple[GaussianEvent, ...] = (event,)
-    with np.errstate(all="ignore"):
-        if split.centre:
-            passes = 3 if split.effective_users / math.sqrt(users.n_features) >= 60 else 1
-            centre, more = private_centre(users.means() / magnitude, split.centre, passes, noise)
-            events = (*events, *more)
-        spread = np.ones(users.n_features)
-        if split.second_moment:
-            squares = np.clip(users.rows / magnitude - centre, -BOUND, BOUND) ** 2
-            means = replace(users, rows=squares, targets=None).means()
-            found, more_event = private_second_moment(
-                np.where(users.usable()[:, None], means, np.nan), split.second_moment, noise
-            )
-            spread, events = np.sqrt(found), (*events, more_event)
+    if split.centre:
+        passes = 3 if split.effective_users / math.sqrt(users.n_features) >= 60 else 1
+        centre, more = private_centre(users.means() / magnitude, split.centre, passes, noise)
+        events = (*events, *more)
+    spread = np.ones(users.n_features)
+    if split.second_moment:
+        squares = np.clip(users.rows / magnitude - centre, -BOUND, BOUND) ** 2
+        means = replace(users, rows=squares).means()
+        found, more_event = private_second_moment(means, split.second_moment, noise)
+        spread, events = np.sqrt(found), (*events, more_event)
     return _Columns(np.where(scale.kept, centre * scale.magnitude, 0.0), magnitude * spread), events
 
 
@@ -232,12 +247,15 @@ def _on_original_scale(
 
 def _start(task: Task, n_columns: int, rates: FloatArray | None, fit_intercept: bool) -> FloatArray:
     """Start at the base rate: the intercepts that predict it."""
-    rows = task.n_classes if isinstance(task.loss, Multinomial) else 1
-    start = np.zeros((rows, n_columns))
+    start = np.zeros((_n_parameters(task, 1), n_columns))
     if rates is not None and fit_intercept:
         logits = np.log(rates)
-        start[:, -1] = logits - logits.mean() if rows > 1 else logits[1] - logits[0]
+        start[:, -1] = logits - logits.mean() if len(start) > 1 else logits[1] - logits[0]
     return start.ravel()
+
+
+def _n_parameters(task: Task, n_columns: int) -> int:
+    return n_columns * (task.n_classes if isinstance(task.loss, Multinomial) else 1)
 
 
 def _user_rates(users: Users, n_classes: int) -> FloatArray:
@@ -248,12 +266,10 @@ def _user_rates(users: Users, n_classes: int) -> FloatArray:
     return np.where(users.usable()[:, None], rates, np.nan)
 
 
-def _null_if_fewer(users: Users, min_items: int) -> Users:
-    """Make users with fewer rows null by their values, so that every stage sees them alike."""
-    if min_items <= 1:
-        return users
-    few = np.repeat(users.items_per_user < min_items, users.items_per_user)
-    return replace(users, rows=np.where(few[:, None], np.nan, users.rows))
+def _null_by_value(users: Users, min_items: int) -> Users:
+    """Turn all rows of a null user into NaN: no later clip makes it finite again, every stage sees it alike."""
+    null = np.repeat(~users.usable(min_items), users.items_per_user)
+    return replace(users, rows=np.where(null[:, None], np.nan, users.rows))
 
 
 def _with_target_column(users: Users) -> Users:

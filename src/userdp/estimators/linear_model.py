@@ -58,16 +58,16 @@ class LinearModel:
 
     def probabilities(self, X: FloatArray) -> FloatArray:
         """Return the classes' probabilities of each row, for a logistic model."""
-        scores = self.decision(X)
-        if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
-        scores = scores - scores.max(axis=1, keepdims=True)
-        weights: FloatArray = np.exp(scores)
-        total: FloatArray = weights.sum(axis=1, keepdims=True)
-        return weights / total
+        return probabilities_of(self.decision(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write readable JSON; the file appears by rename, whole or not at all."""
+        """Write readable JSON; the file appears by rename, whole or not at all.
+
+        Raises
+        ------
+        InvalidInputError
+            If the file cannot be written there.
+        """
         record = {
             "format": FORMAT,
             "version": VERSION,
@@ -78,7 +78,11 @@ class LinearModel:
             "privacy": self.privacy,
             "details": self.details,
         }
-        write_atomically(Path(path), json.dumps(record, indent=2, allow_nan=False) + "\n")
+        text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+        try:
+            write_atomically(Path(path), text)
+        except OSError as error:
+            raise InvalidInputError(f"cannot write the model file {path}: {error.strerror}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LinearModel":
@@ -93,38 +97,57 @@ class LinearModel:
             record = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise InvalidInputError(f"cannot read the model file {path}: {error.strerror}") from None
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # not UTF-8, not JSON, an absurd number
             raise InvalidInputError(f"{path} is damaged or is not a userdp model file") from None
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise InvalidInputError(f"{path} is not a userdp model file")
         version = record.get("version")
-        if not isinstance(version, int) or version > VERSION:
+        if type(version) is not int or version < 1:
+            raise InvalidInputError(f"{path} is damaged: it has no format version")
+        if version > VERSION:
             raise InvalidInputError(
-                f"{path} has model format {version!r}; this userdp reads up to {VERSION}: install a newer userdp"
+                f"{path} has model format {version}; this userdp reads up to {VERSION}: install a newer userdp"
             )
         try:
             return cls._from_record(record)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise InvalidInputError(f"{path} is damaged: its fields do not fit together") from None
 
     @classmethod
     def _from_record(cls, record: dict[str, Any]) -> "LinearModel":
         arrays = {name: _from_json(record[name]) for name in _ARRAYS}
-        names = tuple(str(name) for name in record["feature_names"])
+        names, classes, kind = record["feature_names"], record["classes"], record["kind"]
         k, d = arrays["coefficients"].shape
-        shapes = {"intercepts": (k,), "low": (d,), "high": (d,), "noise_std": (k, d)}
-        fits = all(arrays[name].shape == shape for name, shape in shapes.items()) and len(names) == d
-        classes = None if record["classes"] is None else tuple(record["classes"])
-        if not fits or not isinstance(record["privacy"], dict) or not isinstance(record["details"], dict):
+        shapes = {"coefficients": (k, d), "intercepts": (k,), "low": (d,), "high": (d,), "noise_std": (k, d)}
+        fits = (
+            all(arrays[name].shape == shape for name, shape in shapes.items())
+            and all(np.isfinite(arrays[name]).all() for name in ("coefficients", "intercepts", "noise_std"))
+            and bool((arrays["low"] <= arrays["high"]).all())
+            and _is_list_of(names, str, length=d)
+            and (classes is None or _is_list_of(classes, str | int | float, length=max(k, 2)))
+            and isinstance(kind, str)
+            and isinstance(record["privacy"], dict)
+            and isinstance(record["details"], dict)
+        )
+        if not fits:
             raise ValueError
         return cls(
-            kind=str(record["kind"]),
-            feature_names=names,
-            classes=classes,
+            kind=kind,
+            feature_names=tuple(names),
+            classes=None if classes is None else tuple(classes),
             privacy=record["privacy"],
             details=record["details"],
             **arrays,
         )
+
+
+def probabilities_of(scores: FloatArray) -> FloatArray:
+    """Return the classes' probabilities for log odds of shape (n_rows, 1), or scores of shape (n_rows, k)."""
+    if scores.shape[1] == 1:
+        scores = np.hstack([np.zeros_like(scores), scores])
+    weights: FloatArray = np.exp(scores - scores.max(axis=1, keepdims=True))
+    total: FloatArray = weights.sum(axis=1, keepdims=True)
+    return weights / total
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -155,3 +178,7 @@ def _to_json(array: FloatArray) -> Any:
 def _from_json(value: Any) -> FloatArray:
     array = np.array(value, dtype=object)
     return array.astype(np.float64)
+
+
+def _is_list_of(value: Any, kind: Any, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length and all(isinstance(item, kind) for item in value)

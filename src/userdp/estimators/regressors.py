@@ -6,8 +6,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from userdp.arrays import FloatArray
-from userdp.estimators.base import PrivateLinearEstimator, numeric_targets
+from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
+from userdp.estimators.inputs import numeric_targets
 from userdp.problems import Huber, Pinball, Squared
 
 

@@ -22,6 +22,7 @@ _EXPONENTS = np.arange(-40, 41)
 _TEMPLATE = {0: 0.5, 1: 0.2, -1: 0.2, 2: 0.05, -2: 0.05}
 # Counts are integers; the noise lives on a lattice this much finer.
 _COUNT_RESOLUTION = 2**10
+_ABSTAINS = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def private_scale(users: Users, mu: float, noise: NoiseSource) -> tuple[Scale, G
     **Guarantee**: the event's.
     """
     d = users.n_features
-    votes = np.rint(np.log2(user_magnitudes(users)))
+    votes = nearest_powers_of_two(user_magnitudes(users))
     counts = np.stack([(votes == exponent).sum(axis=0) for exponent in _EXPONENTS], axis=1)
     sensitivity = np.sqrt(2 * d) * _COUNT_RESOLUTION * (1 + 1e-12)
     event = GaussianEvent("feature scales", sensitivity, gaussian_scale(sensitivity, mu), counts.size)
@@ -77,6 +78,12 @@ def private_scale(users: Users, mu: float, noise: NoiseSource) -> tuple[Scale, G
     return _most_likely_scale(
         noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION, users.n_users
     ), event
+
+
+def nearest_powers_of_two(magnitudes: FloatArray) -> IntArray:
+    """Round log2 of positive numbers, by their bits alone; NaN abstains by a power that is no bin."""
+    fraction, exponent = np.frexp(magnitudes)
+    return np.where(np.isnan(magnitudes), _ABSTAINS, exponent - (fraction < math.sqrt(0.5)))
 
 
 def user_magnitudes(users: Users) -> FloatArray:
@@ -108,7 +115,9 @@ def _most_likely_scale(counts: FloatArray, noise_std: float, n_users: int) -> Sc
     template = np.zeros((bins, bins))
     for shift, mass in _TEMPLATE.items():
         template += mass * np.eye(bins, k=shift)
-    fit = (n_users * counts @ template - n_users**2 * (template**2).sum(axis=0) / 2) / noise_std**2
+    # The bell's own energy, also at the ends: cut off there, it would look like a feature that few users have.
+    energy = sum(mass**2 for mass in _TEMPLATE.values())
+    fit = (n_users * counts @ template - n_users**2 * energy / 2) / noise_std**2
     pooled = np.maximum(counts.sum(axis=0) @ template / len(counts), 0) + 0.001 * n_users
     score = fit + np.log(pooled / pooled.sum())
     posterior = np.exp(score - score.max(axis=1, keepdims=True))

@@ -1,15 +1,17 @@
 r"""How an estimator's budget is split over its stages.
 
-Every stage is Gaussian and costs a share of mu^2, mu being the GDP parameter of the whole budget; only the clip
-radius is a pure stage. Nearly everything is a function of the effective number of users N = n mu and of the number d
-of features: a stage that estimates d numbers needs about sqrt(d)/N, so it gets more of the budget where N is small, and
-is left out where it would only add noise. The constants come from trials on four real tables (flights, retail,
-jester, chem97); they are public and none depends on data.
+Every stage is Gaussian and costs a share of mu^2, mu being the GDP parameter of what the clip radius, the only pure
+stage, leaves of the budget. The shares add up to at most four fifths: the descent keeps a fifth or more. Nearly
+everything is a function of the effective number of users N = n mu and of the number d of features: a stage that
+estimates d numbers needs about sqrt(d)/N, so it gets more of the budget where N is small, and is left out where it
+would only add noise. The constants come from trials on four real tables (flights, retail, jester, chem97); they are
+public and none depends on data.
 """
 
 import math
 from dataclasses import dataclass
 
+from userdp.privacy.accounting import PureEvent, mu_beside
 from userdp.privacy.budget import Budget
 from userdp.privacy.gdp import mu_from_budget
 
@@ -37,8 +39,12 @@ class Shares:
     radius_epsilon: float
 
 
-def shares(n_users: int, n_features: int, budget: Budget, *, has_base_rate: bool) -> Shares:
+def shares(
+    n_users: int, n_features: int, budget: Budget, *, has_base_rate: bool, has_centre: bool = True
+) -> Shares:
     """Split a budget over the stages; reads no data.
+
+    Without an intercept nothing can be centred (``has_centre=False``).
 
     Examples
     --------
@@ -48,6 +54,9 @@ def shares(n_users: int, n_features: int, budget: Budget, *, has_base_rate: bool
     """
     mu = mu_from_budget(budget.epsilon, budget.delta)
     N, d = n_users * mu, n_features
+    # The rank of a radius among 20 candidates is then right within a tenth of the users.
+    radius_epsilon = _between(0.01 * budget.epsilon, 60 / n_users, 0.15 * budget.epsilon)
+    left = mu_beside((PureEvent("clip radius", radius_epsilon),), budget.epsilon, budget.delta)
     centre = _between(0.015, (8 * math.sqrt(d) / N) ** 2, 0.06)
     second = _between(0.01, (16 * math.sqrt(d) / N) ** 2, 0.04)
 
@@ -57,12 +66,11 @@ def shares(n_users: int, n_features: int, budget: Budget, *, has_base_rate: bool
     return Shares(
         mu=mu,
         effective_users=N,
-        base_rate=mu * math.sqrt(_between(0.01, (20 / N) ** 2, 0.5)) if has_base_rate else 0.0,
-        scale=mu * math.sqrt(_between(0.1, (8 * math.sqrt(2 * d) / N) ** 2, 0.2)),
-        centre=mu * math.sqrt(centre) if is_worth_it(centre, 0.5) else 0.0,
-        second_moment=mu * math.sqrt(second) if is_worth_it(second, 0.3) else 0.0,
-        # The rank of a radius among 20 candidates is then right within a tenth of the users.
-        radius_epsilon=_between(0.01 * budget.epsilon, 60 / n_users, 0.15 * budget.epsilon),
+        base_rate=left * math.sqrt(_between(0.01, (20 / N) ** 2, 0.5)) if has_base_rate else 0.0,
+        scale=left * math.sqrt(_between(0.1, (8 * math.sqrt(2 * d) / N) ** 2, 0.2)),
+        centre=left * math.sqrt(centre) if has_centre and is_worth_it(centre, 0.5) else 0.0,
+        second_moment=left * math.sqrt(second) if is_worth_it(second, 0.3) else 0.0,
+        radius_epsilon=radius_epsilon,
     )
 
 

@@ -1,0 +1,150 @@
+"""How an estimator reads its input: by schema, so that no error, warning or type depends on one user's cells.
+
+A cell that is not a number, or a label that was not declared, becomes NaN and makes its user null.
+"""
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_array
+
+from userdp.arrays import FloatArray, as_numeric_table
+from userdp.data.frames import is_pandas
+from userdp.errors import InvalidInputError
+
+
+def read_rows(X: ArrayLike) -> FloatArray:
+    """Turn features into a table of floats with at least two rows and one column.
+
+    Raises
+    ------
+    InvalidInputError
+        For text, complex numbers, sparse matrices and wrong shapes; a data frame's columns are named.
+    """
+    if issparse(X):
+        raise InvalidInputError("X must be dense, sparse data is not supported; pass X.toarray()")
+    table = _as_array(X)
+    if table.dtype.kind == "c":
+        raise InvalidInputError("X must hold real numbers. Complex data not supported")
+    if table.ndim != 2:  # scikit-learn's own message would quote cells
+        raise InvalidInputError(f"X must have shape (n_rows, n_features), got shape {table.shape}")
+    try:
+        check_array(np.broadcast_to(False, table.shape), ensure_min_samples=2, input_name="X")
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
+    return as_numeric_table(table, "X", "(n_rows, n_features)")
+
+
+def _as_array(X: ArrayLike) -> NDArray[Any]:
+    """Turn lists into arrays of Python objects, and data frames into arrays once their types are numbers."""
+    if isinstance(X, list | tuple):
+        return np.array(X, dtype=object)
+    if is_pandas(X, "DataFrame"):
+        return _from_pandas(X)
+    if isinstance(X, pl.DataFrame):
+        _refuse(
+            (name, type_)
+            for name, type_ in X.schema.items()
+            if not (type_.is_numeric() or type_ == pl.Boolean)
+        )
+        return X.select(pl.all().cast(pl.Float64)).to_numpy()
+    return np.asarray(X)
+
+
+def _from_pandas(frame: Any) -> NDArray[Any]:
+    """Read a pandas frame; columns of Python objects have the types of their cells, the others their own."""
+    objects = [isinstance(dtype, np.dtype) and dtype.kind == "O" for dtype in frame.dtypes]
+    columns = zip(frame.columns, frame.dtypes, objects, strict=True)
+    _refuse((name, type_) for name, type_, is_object in columns if not is_object and type_.kind not in "biuf")
+    if any(objects):
+        return np.asarray(frame, dtype=object)
+    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _refuse(columns: Iterable[tuple[Any, Any]]) -> None:
+    names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns)
+    if names:
+        raise InvalidInputError(
+            f"features must be numbers, and these columns are not: {names}; encode them with their public "
+            "categories first"
+        )
+
+
+def numeric_targets(y: ArrayLike | None) -> FloatArray:
+    """Turn regression targets into floats; one that is not a number makes its user null."""
+    return as_numeric_table(_one_column(y, "target")[:, None], "y", "(n_rows,)")[:, 0]
+
+
+def encode_classes(y: ArrayLike | None, classes: tuple[Any, ...]) -> FloatArray:
+    """Code the declared classes as 0, 1, ...; a label that was not declared makes its user null."""
+    labels = _one_column(y, "label")
+    kinds = "UTO" if isinstance(classes[0], str) else "biufO"
+    if labels.dtype.kind not in kinds or (_is_text_column(y) and "U" not in kinds):
+        raise InvalidInputError(
+            f"y has type {getattr(y, 'dtype', labels.dtype)} and the declared classes are {classes!r}; declare "
+            "the labels as they are in y, for example classes=('no', 'yes')"
+        )
+    codes = np.full(labels.shape, np.nan)
+    if labels.dtype.kind == "O":
+        code_of = {value: float(code) for code, value in enumerate(classes)}
+        codes[:] = [_lookup(code_of, label) for label in labels]
+        return codes
+    for code, value in enumerate(classes):
+        codes[labels == value] = code
+    return codes
+
+
+def check_classes(classes: Any) -> tuple[Any, ...]:
+    """Check the declared classes; they are public knowledge, never read off the labels."""
+    try:
+        if isinstance(classes, str):
+            raise TypeError
+        declared = tuple(value.item() if isinstance(value, np.generic) else value for value in classes)
+        different = len(set(declared))
+    except TypeError:
+        raise InvalidInputError(f"classes must be a list of labels, got {classes!r}") from None
+    if len(declared) < 2 or different != len(declared):
+        raise InvalidInputError(
+            f"classes must name at least two different labels, got {declared!r}; for example classes=(0, 1)"
+        )
+    all_text = all(isinstance(value, str) for value in declared)
+    if not all_text and not all(isinstance(value, int | float) and np.isfinite(value) for value in declared):
+        raise InvalidInputError(f"classes must be all text or all finite numbers, got {declared!r}")
+    return declared
+
+
+def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
+    if y is None:
+        raise InvalidInputError(f"y should be a 1d array, one {what} per row, got None")
+    # A list has the types of its cells: as an array, one text among numbers would turn all of them into text.
+    column = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+    if column.dtype.kind == "c":
+        raise InvalidInputError("y must hold real numbers or labels. Complex data not supported")
+    if column.ndim == 2 and column.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=4
+        )
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise InvalidInputError(f"y should be a 1d array, one {what} per row, got shape {column.shape}")
+    return column
+
+
+def _is_text_column(y: Any) -> bool:
+    """Tell whether a data frame's column is text by its type; as an array it holds Python objects."""
+    if isinstance(y, pl.Series):
+        return y.dtype in (pl.String, pl.Categorical, pl.Enum)
+    return is_pandas(y, "Series") and str(y.dtype) in ("str", "string")
+
+
+def _lookup(code_of: dict[Any, float], label: Any) -> float:
+    try:
+        return code_of.get(label, np.nan)
+    except TypeError:  # a label that cannot be a class: a list, a dict
+        return np.nan

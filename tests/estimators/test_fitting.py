@@ -1,0 +1,225 @@
+"""A whole fit: what it pays is what it draws, and nobody's values show anywhere else."""
+
+import math
+import warnings
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+
+import userdp
+from tests.conftest import SilentNoise
+from tests.estimators.tables import FEATURES, ITEMS, N_USERS, WILD, ragged, replaced, table
+from userdp.data.users import Users
+from userdp.estimators import fitting
+from userdp.estimators.fitting import Options, Task, _null_by_value
+from userdp.mechanisms.noise import SeededNoise
+from userdp.privacy.accounting import SMOOTHING_WIDTH
+from userdp.privacy.budget import Budget
+from userdp.problems import Logistic, Multinomial, Squared
+
+# The multinomial loss passes float labels to jax.nn.one_hot, which JAX will refuse one day.
+pytestmark = pytest.mark.filterwarnings("ignore:jax.nn.one_hot")
+
+TASKS = {
+    "logistic": Task(Logistic(), 0.5, n_classes=2),
+    "multinomial": Task(Multinomial(3), 1 / 3, n_classes=3),
+    "least squares": Task(Squared(), 1.0),
+}
+
+
+class Recording(SeededNoise):
+    """Seeded noise that writes down what it was asked for."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.asked = []
+
+    def discrete_gaussian(self, scale, size):
+        self.asked.append(("gaussian", scale, size))
+        return super().discrete_gaussian(scale, size)
+
+    def geometric(self, scale, size):
+        self.asked.append(("geometric", scale, size))
+        return super().geometric(scale, size)
+
+
+def users_of(t):
+    return Users.from_rows(t.X, t.groups, t.labels.astype(float))
+
+
+def ball_units(d):
+    return 2.0 * 2 ** (12 + math.ceil(math.log2(d) / 2))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
+    """Gaussian by Gaussian: mu^2 = rounds sensitivity^2/(scale^2 - s^2), sensitivities as on the proof page."""
+    task, noise, rounds = TASKS[name], Recording(0), 5
+    budget = Budget(3.0, 1e-6)
+    fitted = fitting.fit(users_of(table()), task, budget, Options(rounds=rounds), noise)
+    d = FEATURES + (name == "least squares")
+    k = (FEATURES + 1) * (3 if name == "multinomial" else 1)
+    expected = {"feature scales": (math.sqrt(2 * d) * 2**10, 81 * d)}
+    expected |= {f"centre, pass {i}": (ball_units(d), d) for i in (1, 2, 3)}
+    expected |= {"second moments": (ball_units(d), d)}
+    if task.n_classes:
+        expected |= {"base rate": (ball_units(task.n_classes), task.n_classes)}
+    expected |= {"clipped mean": (ball_units(k) * math.sqrt(rounds), rounds * k)}
+
+    gaussian = [spend for spend in fitted.privacy.spent if spend.mu]
+    assert [spend.name for spend in gaussian] == list(expected)
+    draws = [(scale, size) for law, scale, size in noise.asked if law == "gaussian"]
+    assert [size for _, size in draws] == [size for _, size in expected.values()]
+    for spend, (scale, _), (sensitivity, _) in zip(gaussian, draws, expected.values(), strict=True):
+        assert spend.mu == pytest.approx(sensitivity / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
+    pure = [spend for spend in fitted.privacy.spent if spend.epsilon]
+    assert [spend.name for spend in pure] == ["clip radius"]
+    ((_, scale, _),) = [draw for draw in noise.asked if draw[0] == "geometric"]
+    assert scale == pytest.approx(2 / pure[0].epsilon)
+    assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in gaussian)))
+    assert fitted.privacy.certified
+
+
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (85, 1), (100, 2), (50, 30)])
+def test_small_tables_are_fitted_not_refused(n, d):
+    """Here the stages used to eat the whole budget before the descent."""
+    rng = np.random.default_rng(0)
+    users = Users(rng.normal(size=(n, d)), np.arange(n + 1), rng.integers(0, 2, n).astype(float))
+    fitted = fitting.fit(users, TASKS["logistic"], Budget(1.0, 1e-6), Options(rounds=2), SeededNoise(0))
+    assert np.isfinite(fitted.coefficients).all()
+
+
+def test_null_users_are_null_in_every_stage():
+    users = ragged(
+        [[1.0, np.inf]], [[1.0, 2.0]], [[3.0, 4.0]] * 2, [[5.0, 6.0]], targets=[[0], [1], [1, 0], [np.nan]]
+    )
+    rows = _null_by_value(users, min_items=1).rows
+    assert np.isnan(rows).all(axis=1).tolist() == [True, False, False, False, True]
+    assert np.isnan(_null_by_value(users, min_items=2).rows).all(axis=1).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_an_infinite_value_and_no_value_are_the_same_user():
+    """Without noise to hide a difference: clipping must not turn an infinite value into a large one."""
+    users = users_of(table())
+    fits = [
+        fitting.fit(
+            replaced(users, np.array([[value, 0.0, 0.0]] * ITEMS), np.ones(ITEMS)),
+            TASKS["logistic"],
+            Budget(3.0, 1e-6),
+            Options(rounds=3),
+            SilentNoise(),
+        )
+        for value in (np.nan, np.inf, -np.inf)
+    ]
+    assert len({fit.coefficients.tobytes() for fit in fits}) == 1
+
+
+@pytest.mark.parametrize(
+    "task", [TASKS["logistic"], TASKS["least squares"]], ids=["logistic", "least squares"]
+)
+def test_no_user_can_cause_a_warning(task):
+    users = users_of(table())
+    for place, rows in enumerate(WILD.values()):
+        users = replaced(users, np.array(rows), np.resize([1.0, 0.0], len(rows)), place)
+    users = replaced(users, np.zeros((2, FEATURES)), np.array([np.inf, 1e308]), place=50)
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = fitting.fit(users, task, Budget(3.0, 1e-6), Options(rounds=3), SeededNoise(0))
+    assert np.isfinite(fitted.coefficients).all()
+
+
+def test_all_null_users_and_constant_columns():
+    t = table()
+    users = users_of(t)
+    for rows in (np.full_like(t.X, np.nan), np.zeros_like(t.X), np.full_like(t.X, 7.0)):
+        fitted = fitting.fit(
+            Users(rows, users.offsets, users.targets),
+            TASKS["logistic"],
+            Budget(3.0, 1e-6),
+            Options(rounds=3),
+            SeededNoise(0),
+        )
+        assert np.isfinite(fitted.coefficients).all()
+        assert np.isfinite(fitted.intercepts).all()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_one_user_moves_one_gradient(name):
+    """Norms for the clip radius and vectors of the descent: bit for bit those of the neighbour, but for one."""
+    users = users_of(table())
+    other = replaced(users, np.array(WILD["far"]), np.zeros(2), place=7)
+    both = []
+    for data in (users, replaced(other, np.array(WILD["far"]), np.zeros(2), place=8)):
+        oracle = fitting.local_oracle(
+            TASKS[name].loss, data, dimension=FEATURES * (3 if name == "multinomial" else 1)
+        )
+        both.append({row.tobytes() for row in oracle.evaluate(np.linspace(-1, 1, oracle.dimension))})
+    assert len(both[0] - both[1]) == 2
+
+
+def test_capping_uses_a_user_s_own_rows():
+    t = table()
+    model = userdp.LogisticRegression(3.0, max_items=2, min_items=2, rounds=3, random_state=0)
+    model.fit(t.X, t.labels, groups=t.groups)
+    assert model.privacy_.n_users == N_USERS
+
+
+def arrays_in(value, path=""):
+    """Walk through everything an object holds."""
+    if isinstance(value, np.ndarray):
+        yield path, value.shape
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from arrays_in(getattr(value, field.name), f"{path}.{field.name}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from arrays_in(item, f"{path}[{key}]")
+    elif isinstance(value, list | tuple):
+        yield path, (len(value),)
+        for item in value:
+            yield from arrays_in(item, path)
+    else:
+        assert isinstance(value, str | int | float | bool | None), (path, type(value))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        userdp.LogisticRegression,
+        userdp.LinearSVC,
+        userdp.LinearRegression,
+        userdp.HuberRegressor,
+        userdp.QuantileRegressor,
+    ],
+)
+def test_nothing_unreleased_is_stored(estimator):
+    t = table()
+    model = estimator(3.0, rounds=3, random_state=0).fit(t.X, t.labels, groups=t.groups)
+    assert set(vars(model)) - set(model.get_params()) <= {
+        "coef_",
+        "intercept_",
+        "classes_",
+        "feature_low_",
+        "feature_high_",
+        "noise_std_",
+        "n_users_",
+        "n_features_in_",
+        "n_iter_",
+        "plan_",
+        "privacy_",
+    }
+    sizes = [max(shape, default=1) for _, shape in arrays_in(vars(model))]
+    assert max(sizes) < 20 < N_USERS
+    assert model.n_users_ == N_USERS
+    assert all(
+        array.base is None or array.base.size < 20
+        for array in vars(model).values()
+        if isinstance(array, np.ndarray)
+    )

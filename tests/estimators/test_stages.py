@@ -1,0 +1,209 @@
+"""Each stage on neighbouring users: the integers move by no more than the event says, and by that much."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.estimators.tables import WILD, ragged, replaced
+from userdp.estimators import stages
+from userdp.estimators.fitting import _standardize, _user_rates
+from userdp.means.lattice import Lattice
+from userdp.mechanisms.noise import SeededNoise
+from userdp.planning.shares import shares
+from userdp.privacy.budget import Budget
+
+D = 3
+
+
+def crowd(seed=0, n=12, d=D):
+    rng = np.random.default_rng(seed)
+    return ragged(*(rng.lognormal(0, 3, size=(rng.integers(1, 6), d)) for _ in range(n)))
+
+
+@pytest.fixture
+def counts_of(monkeypatch, silent_noise):
+    """Return the function that shows the votes a noiseless scale stage adds up, and its event."""
+    monkeypatch.setattr(stages, "_most_likely_scale", lambda counts, noise_std, n_users: counts)
+    return lambda users: stages.private_scale(users, 1.0, silent_noise)
+
+
+def sum_in_units(found, centre, radius, n):
+    """Undo a noiseless ball mean: the integer sum over users."""
+    return (found.value - centre) * n / Lattice.fine_enough(radius, n, len(centre)).step
+
+
+def test_votes_move_by_the_event_s_sensitivity(counts_of):
+    users, moves = crowd(), []
+    for rows in [*WILD.values(), [[2.0**-30] * D], [[2.0**30] * D], [[1.0, 2.0, 4.0], [1e9, 3.0, -5.0]]]:
+        for other in ([[1.0] * D], [[np.nan] * D], [[2.0**45] * D]):
+            (one, event), (two, _) = (counts_of(replaced(users, np.array(r))) for r in (rows, other))
+            moves.append(np.linalg.norm(one - two) * stages._COUNT_RESOLUTION / event.sensitivity)
+    assert max(moves) <= 1
+    assert max(moves) > 1 - 1e-9
+
+
+def test_a_null_user_casts_no_vote(counts_of):
+    users = crowd()
+    without, _ = counts_of(replaced(users, np.array([[1.0, 2.0, 3.0], [np.nan, 2.0, 3.0]])))
+    counts, _ = counts_of(users)
+    assert counts.sum(axis=1).tolist() == [users.n_users] * D
+    assert without.sum(axis=1).tolist() == [users.n_users - 1] * D
+
+
+@given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))
+def test_a_vote_is_the_nearest_power_of_two(x):
+    vote = int(stages.nearest_powers_of_two(np.array([[x]]))[0, 0])
+    # x^2 against 2^(2 vote -+ 1), in exact arithmetic.
+    numerator, denominator = x.as_integer_ratio()
+    squared, one = numerator**2, denominator**2
+    shift = 2 * vote
+    assert squared * 2 ** max(-shift, 0) * 2 >= one * 2 ** max(shift, 0)
+    assert squared * 2 ** max(-shift, 0) <= 2 * one * 2 ** max(shift, 0)
+
+
+def test_magnitudes_are_those_of_the_loop():
+    users = ragged([[1.0, 0.0, 3.0], [3.0, 0.0, 3.0], [1.0, 0.0, 3.0]], [[0.0, -2.0, 5.0]])
+    found = stages.user_magnitudes(users)
+    assert found[0, [0, 2]].tolist() == [2.0, 3.0]  # of the deviations from the first row; of the values
+    assert np.isnan(found[0, 1])
+    assert np.isnan(found[1, 0])
+    assert found[1, 1:].tolist() == [2.0, 5.0]
+
+
+@pytest.mark.parametrize("d", [1, 3, 17])
+def test_a_magnitude_is_bit_for_bit_a_function_of_its_user(d):
+    users = crowd(1, n=40, d=d)
+    together = stages.user_magnitudes(users)
+    for j in range(users.n_users):
+        alone = stages.user_magnitudes(users.take(np.array([j])))
+        assert alone[0].tobytes() == together[j].tobytes()
+
+
+@pytest.mark.parametrize("d", [1, 3, 50])
+def test_ball_means_move_by_the_event_s_sensitivity(d, silent_noise):
+    n, centre, radius = 9, np.linspace(-1, 1, d), 0.7
+    rng = np.random.default_rng(d)
+    vectors, far = rng.normal(size=(n, d)), 1e6 * np.ones(d)
+    moves = []
+    for row in (far, -far, far * 1e300, np.full(d, np.inf), np.full(d, np.nan), centre, rng.normal(size=d)):
+        sums = []
+        for other in (row, far):
+            vectors[0] = other
+            found = stages.private_mean_in_ball(vectors, centre, radius, 0.5, "stage", silent_noise)
+            sums.append(sum_in_units(found, centre, radius, n))
+        moves.append(np.linalg.norm(sums[0] - sums[1]) / found.event.sensitivity)
+    assert max(moves) <= 1 + 1e-9
+    assert max(moves) > 0.998 - math.sqrt(d) / 4096
+    assert found.event.mu <= 0.5
+
+
+def test_a_null_user_counts_as_the_centre(silent_noise):
+    centre = np.array([1.0, -2.0])
+    one, two = (
+        stages.private_mean_in_ball(np.vstack([row, np.ones((4, 2))]), centre, 9.0, 1.0, "", silent_noise)
+        for row in (centre, np.full(2, np.nan))
+    )
+    assert one.value.tobytes() == two.value.tobytes()
+
+
+@pytest.fixture
+def ball_sums(monkeypatch):
+    """Record the integer sum and the event of every ball mean that a stage asks for."""
+    recorded = []
+    mean = stages.private_mean_in_ball
+
+    def record(vectors, centre, radius, mu, name, noise):
+        found = mean(vectors, centre, radius, mu, name, noise)
+        recorded.append((sum_in_units(found, centre, radius, len(vectors)), found.event))
+        return found
+
+    monkeypatch.setattr(stages, "private_mean_in_ball", record)
+    return recorded
+
+
+def test_centre_moves_by_its_events(ball_sums, silent_noise):
+    """Pass by pass, at equal earlier answers: the first passes are those of the neighbour too."""
+    rest = np.random.default_rng(0).normal(size=(8, D))
+    for first in (1e9, -1e9):
+        stages.private_centre(np.vstack([np.full(D, first), rest]), 0.6, 1, silent_noise)
+    (one, event), (two, _) = ball_sums
+    assert 0.998 < np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
+    _, events = stages.private_centre(rest, 0.6, 3, silent_noise)
+    assert [event.name for event in events] == ["centre, pass 1", "centre, pass 2", "centre, pass 3"]
+    assert math.sqrt(sum(event.mu**2 for event in events)) == pytest.approx(0.6)
+
+
+def test_second_moments_move_by_their_event(ball_sums, silent_noise):
+    rest = np.ones((8, D))
+    for first in (0.0, 16.0):
+        found, _ = stages.private_second_moment(np.vstack([np.full(D, first), rest]), 0.5, silent_noise)
+        assert ((found >= 1 / 16) & (found <= 16)).all()
+    (one, event), (two, _) = ball_sums
+    assert 0.998 < np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(("k", "attained"), [(2, 0.999), (3, 0.865), (10, 0.745)])
+def test_base_rates_move_by_their_event(k, attained, ball_sums, silent_noise):
+    """Two classes attain the bound; of more classes the simplex is smaller than its ball."""
+    rest = np.full((8, k), 1 / k)
+    for first in (np.eye(k)[0], np.eye(k)[1], np.full(k, np.nan)):
+        rates, _ = stages.private_base_rate(np.vstack([first, rest]), 0.5, silent_noise)
+        assert rates.sum() == pytest.approx(1)
+        assert (rates > 0).all()
+    moves = [
+        np.linalg.norm(one - two) / event.sensitivity for one, event in ball_sums for two, _ in ball_sums
+    ]
+    assert attained < max(moves) <= 1 + 1e-9
+
+
+def test_rates_at_a_corner_are_not_clipped(silent_noise):
+    rates, _ = stages.private_base_rate(np.tile([1.0, 0.0, 0.0], (5_000, 1)), 3.0, silent_noise)
+    assert rates[0] > 0.99
+
+
+def test_rates_of_users():
+    users = ragged([[0.0]] * 4, [[0.0]], [[0.0]] * 2, targets=[[0, 1, 1, 2], [2], [1, np.nan]])
+    rates = _user_rates(users, 3)
+    assert rates[:2].tolist() == [[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]]
+    assert np.isnan(rates[2]).all()
+
+
+@pytest.mark.parametrize("wild", WILD)
+def test_wild_users_cause_no_floating_point_error(wild, silent_noise):
+    """Only fit silences NumPy; stages whose input a user controls do it themselves."""
+    users = replaced(crowd(), np.array(WILD[wild]))
+    means = users.means()
+    with np.errstate(all="raise"):
+        stages.private_scale(users, 1.0, silent_noise)
+        stages.private_centre(means, 1.0, 3, silent_noise)
+
+
+def test_scales_of_plain_columns_are_found():
+    """Within a factor of about two, whatever the unit."""
+    rng = np.random.default_rng(0)
+    unit = np.array([1e-6, 1.0, 1e6])
+    users = ragged(*(rng.normal(size=(4, 3)) * unit for _ in range(500)))
+    scale, _ = stages.private_scale(users, 0.5, SeededNoise(0))
+    assert scale.kept.all()
+    assert (np.abs(np.log2(scale.magnitude / unit)) < 1.6).all()
+
+
+def test_the_scale_of_a_column_that_few_users_have_is_found():
+    """One user in fifty: a bell cut off at the largest exponent must not fit better than their votes."""
+    rng = np.random.default_rng(0)
+    users = ragged(*(np.array([[rng.normal(), float(j % 50 == 0)]] * 2) for j in range(3_000)))
+    scale, _ = stages.private_scale(users, 0.5, SeededNoise(0))
+    assert np.abs(np.log2(scale.magnitude)).max() < 1.6
+
+
+def test_standardizing_finds_centre_and_spread():
+    rng = np.random.default_rng(0)
+    users = ragged(*(rng.normal([1.0, -0.5, 0.0], [1.0, 2.0, 0.5], size=(4, 3)) for _ in range(3_000)))
+    split = shares(users.n_users, 3, Budget(3.0, 1e-6), has_base_rate=False)
+    columns, events = _standardize(users, split, SeededNoise(0))
+    assert columns.centre == pytest.approx([1.0, -0.5, 0.0], abs=0.2)
+    assert columns.scale == pytest.approx([1.0, 2.0, 0.5], rel=0.35)
+    assert [event.name for event in events][0::4] == ["feature scales", "second moments"]
