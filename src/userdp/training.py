@@ -1,20 +1,21 @@
 """Where data, plan and randomness meet: ``userdp.minimize``."""
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.data.users import Users
-from userdp.engines.local import GradientOracle, Objective, local_oracle
+from userdp.engines.local import GradientOracle, Objective, local_oracle, n_parameters
 from userdp.errors import InvalidInputError
 from userdp.means.interface import MeanEstimator
 from userdp.mechanisms.noise import NoiseSource, noise_source
 from userdp.optimizers import DPSGD, Localization, Phase, Solution
+from userdp.optimizers.dp_sgd import EVERYWHERE
 from userdp.planning import PhasePlan, Plan
 from userdp.privacy.budget import Budget
-from userdp.problems import GLM, Domain, Loss, SampledSmoothing, SmoothedGLM, WholeSpace
+from userdp.problems import GLM, Domain, Loss, Regularized, SampledSmoothing, SmoothedGLM
 
 
 def minimize(
@@ -80,9 +81,15 @@ def minimize(
     True
     """
     noise = noise_source(random_state)
+    if not isinstance(users, Users):
+        raise InvalidInputError(f"users must be Users.from_rows(X, groups, y), got {type(users).__name__}")
     if max_items is not None:
+        if max_items < min_items:
+            raise InvalidInputError(
+                f"max_items = {max_items} is below min_items = {min_items}: every user would be null"
+            )
         users = users.capped(max_items, noise.generator())
-    first = None if start is None else np.asarray(start, dtype=np.float64)
+    first = None if start is None else _as_point(start)
     if plan is not None:
         if any(argument is not None for argument in (optimizer, mean, epsilon, delta)):
             raise InvalidInputError("give either a plan, or optimizer, mean, epsilon and delta, not both")
@@ -110,40 +117,53 @@ def _run_plan(
     """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
     if users.n_users != plan.n_users:
         raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {users.n_users}")
-    plan.budget.warn_if_weak_for(users.n_users)
-    domain = domain if domain is not None else WholeSpace()
-    dimension = _dimension(start) or _parameters(loss, users)
-    phases = tuple(_phase(plan, phase, domain, dimension) for phase in plan.phases)
-
-    def oracle_of(phase: PhasePlan) -> Callable[[IntArray], GradientOracle]:
-        smooth = smoothed(loss, phase.smoothing_radius, dimension, sampled=plan.calibration == "paper")
-        return lambda chosen: local_oracle(
-            smooth, users.take(chosen), dimension=dimension, min_items=min_items
+    dimension = _dimension(start) or n_parameters(loss, users.n_features)
+    if dimension != plan.n_features:
+        raise InvalidInputError(
+            f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
+            "plan with n_features = number of coordinates of theta"
         )
+    plan.budget.warn_if_weak_for(users.n_users)
+    domain = domain if domain is not None else EVERYWHERE
+    phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
 
-    if len(phases) == 1:
-        oracle = oracle_of(plan.phases[0])(np.arange(users.n_users))
-        return phases[0].optimizer.run(oracle, phases[0].mean, noise, start)
-    return Localization(phases).run(oracle_of(plan.phases[-1]), users.n_users, noise, start)
+    def oracle_of(i: int, chosen: IntArray) -> GradientOracle:
+        radius = plan.phases[i].smoothing_radius
+        smooth = smoothed(loss, radius, dimension, sampled=plan.calibration == "paper")
+        return local_oracle(smooth, users.take(chosen), dimension=dimension, min_items=min_items)
+
+    if len(phases) == 1 and phases[0].n_users == users.n_users:
+        oracle = oracle_of(0, np.arange(users.n_users))
+        solution = phases[0].optimizer.run(oracle, phases[0].mean, noise, start)
+    else:
+        solution = Localization(phases).run(oracle_of, users.n_users, noise, start)
+    # The paper runs its mean with a smaller delta than it promises.
+    return replace(solution, privacy=replace(solution.privacy, delta=plan.budget.delta))
 
 
-def _phase(plan: Plan, phase: PhasePlan, domain: Domain, dimension: int) -> Phase:
+def _phase(phase: PhasePlan, plan: Plan, domain: Domain) -> Phase:
     """Calibrate one phase's mean; refuses here, before any noise is drawn."""
-    mean = plan.mean(phase).calibrate(phase.n_users, dimension, plan.budget, phase.rounds)
+    mean = plan.mean(phase).calibrate(phase.n_users, plan.n_features, phase.budget, phase.rounds)
     return Phase(phase.n_users, phase.optimizer(domain), mean)
 
 
 def smoothed(loss: Objective, radius: float, dimension: int, *, sampled: bool) -> Objective:
     """Smooth a loss over a ball: by sampling as in the paper, or in closed form where it has one."""
-    if radius == 0 or not isinstance(loss, Loss):
-        return loss
-    if sampled:
-        return SampledSmoothing(loss, radius)
-    return SmoothedGLM(loss, radius, dimension) if isinstance(loss, GLM) else SampledSmoothing(loss, radius)
+    match loss:
+        case GLM() if radius > 0 and not sampled:
+            return SmoothedGLM(loss, radius, dimension)
+        case Regularized(loss=GLM() as inner) if radius > 0 and not sampled:
+            return Regularized(SmoothedGLM(inner, radius, dimension), loss.strength)
+        case Loss() if radius > 0:
+            return SampledSmoothing(loss, radius)
+    return loss
 
 
-def _parameters(loss: Objective, users: Users) -> int:
-    return loss.n_parameters(users.n_features) if isinstance(loss, Loss) else users.n_features
+def _as_point(start: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(start, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError("start must be a vector of numbers") from None
 
 
 def _dimension(start: FloatArray | None) -> int | None:

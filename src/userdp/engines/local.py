@@ -84,8 +84,9 @@ def local_oracle(
         Coordinates of theta, where the loss cannot tell from the number of features.
     """
     plain, ridge = without_ridge(loss)
+    _require_targets(plain, users)
     if dimension is None:
-        dimension = plain.n_parameters(users.n_features) if isinstance(plain, Loss) else users.n_features
+        dimension = n_parameters(plain, users.n_features)
     data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
     user_gradients = _user_gradients(plain, users.targets is not None)
     return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
@@ -103,12 +104,37 @@ def _user_gradients(loss: Objective, has_targets: bool) -> UserGradients:
     return user_gradients
 
 
+def n_parameters(loss: Objective, n_features: int) -> int:
+    """How many coordinates theta has for rows of ``n_features`` numbers."""
+    match loss:
+        case Loss():
+            return loss.n_parameters(n_features)
+        case SampledSmoothing():
+            return loss.loss.n_parameters(n_features)
+    return n_features
+
+
 def without_ridge(loss: Objective) -> tuple[Objective, float]:
-    """Split a loss into its data-dependent part and the strength of its ridge penalties."""
-    ridge = 0.0
-    while isinstance(loss, Regularized):
-        ridge, loss = ridge + loss.strength, loss.loss
-    return loss, ridge
+    """Split a loss into its data-dependent part and the strength of its ridge penalties.
+
+    Smoothing adds a constant to a ridge penalty, so that one comes out of a smoothed loss as well.
+    """
+    match loss:
+        case Regularized():
+            plain, ridge = without_ridge(loss.loss)
+            return plain, ridge + loss.strength
+        case SampledSmoothing(loss=Regularized() as inner):
+            plain, ridge = without_ridge(SampledSmoothing(inner.loss, loss.radius))
+            return plain, ridge + inner.strength
+    return loss, 0.0
+
+
+def _require_targets(loss: Objective, users: Users) -> None:
+    labelled = loss.loss if isinstance(loss, SampledSmoothing) else loss
+    if users.targets is None and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
+        raise InvalidInputError(
+            f"{type(labelled).__name__} needs a target for each row; give y to Users.from_rows(X, groups, y)"
+        )
 
 
 def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:

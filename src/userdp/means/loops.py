@@ -88,6 +88,7 @@ class CertifiedLoop:
     def round(self, state: Array, vectors: Array, draw: LatticeDraws) -> tuple[Array, Array]:
         """Weigh, average and add noise."""
         lattice = self.mean.lattice
+        _check_query(vectors, self.mean.n_users, lattice.dimension)
         units = _round_to_lattice(vectors, draw.step)
         lo, hi = ramp_start(self.mean.n_users), self.setting.index - 1
         weights, index = friends(units, lattice.radius_units, lo, hi)
@@ -133,6 +134,7 @@ class PaperLoop:
 
     def round(self, state: Array, vectors: Array, draw: dict[str, Array]) -> tuple[Array, Array]:
         """Score, keep by coin flips, average, add noise."""
+        _check_query(vectors, self.mean.n_users, self.mean.dimension)
         x = vectors.astype(jnp.float64)
         n, tau = self.mean.n_users, self.mean.radius
         close, near = _plain_counts(x, tau), _plain_counts(x, 2 * tau)
@@ -171,6 +173,7 @@ class ClippedLoop:
     def round(self, state: tuple[()], vectors: Array, draw: LatticeDraws) -> tuple[tuple[()], Array]:
         """Clip onto the lattice ball, add up, add noise."""
         lattice, limit = self.mean.lattice, norm_limit(self.mean.lattice)
+        _check_query(vectors, self.mean.n_users, lattice.dimension)
         units = (vectors.astype(jnp.float64) - self.mean.centre) / draw.step
         units = jnp.where(jnp.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
         largest = jnp.maximum(jnp.abs(units).max(axis=1, keepdims=True), 1.0)
@@ -182,6 +185,14 @@ class ClippedLoop:
     def close(self, state: tuple[()], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """State the guarantee; a clipped mean never halts."""
         return False, self.mean.statement(seeded=noise.seeded)
+
+
+def _check_query(vectors: Array, n_users: int, dimension: int) -> None:
+    """Refuse, while the loop is compiled, vectors of another shape than the noise was calibrated for."""
+    if vectors.shape != (n_users, dimension):
+        raise InvalidInputError(
+            f"the noise was calibrated for vectors of shape {(n_users, dimension)}, got {vectors.shape}"
+        )
 
 
 def _gaussian_rows(noise: NoiseSource, scale: float, rounds: int, dimension: int) -> IntArray:

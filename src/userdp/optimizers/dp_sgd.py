@@ -7,7 +7,7 @@ The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halt
 loop; the noise is drawn ahead on the host.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,10 @@ from userdp.means.loops import in_loop
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import Domain, WholeSpace
+from userdp.problems._checks import count, positive, settle
+
+# One object, since domains compare by identity: runs that differ in their data alone share a compiled loop.
+EVERYWHERE = WholeSpace()
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,19 @@ class DPSGD:
 
     rounds: int
     step_size: float
-    domain: Domain = field(default_factory=WholeSpace)
+    domain: Domain = EVERYWHERE
     averaged_share: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InvalidInputError(f"rounds must be at least 1, got {self.rounds}")
-        if not self.step_size > 0:
-            raise InvalidInputError(f"step_size must be positive, got {self.step_size!r}")
+        settle(
+            self,
+            rounds=count("rounds", self.rounds, 1, "say how many private means are asked for"),
+            step_size=positive("step_size", self.step_size, "give eta"),
+        )
+        if not isinstance(self.domain, Domain):
+            raise InvalidInputError(
+                f"domain must be a userdp.problems.Domain, got {type(self.domain).__name__}"
+            )
         if not 0 < self.averaged_share <= 1:
             raise InvalidInputError(f"averaged_share must lie in (0, 1], got {self.averaged_share!r}")
 
@@ -100,6 +109,8 @@ class DPSGD:
         first = np.zeros(oracle.dimension) if start is None else np.asarray(start, dtype=np.float64)
         if first.shape != (oracle.dimension,):
             raise InvalidInputError(f"start must have shape ({oracle.dimension},), got {first.shape}")
+        if not np.isfinite(first).all():
+            raise InvalidInputError("start must be finite: at another point every user would be null")
         with jax.enable_x64(True):
             seed = noise.generator().integers(2**63)
             theta_0 = self.domain.project(jnp.asarray(first))

@@ -5,7 +5,7 @@ steps. Phase i has its own users, so all phases together cost what one of them c
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.engines.local import GradientOracle
@@ -13,6 +13,7 @@ from userdp.errors import InvalidInputError
 from userdp.means.interface import CalibratedMean
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import DPSGD, Solution
+from userdp.privacy.statement import PrivacyStatement
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Localization:
 
     **Guarantee**: the largest of its phases' guarantees: a user sits in one phase only, and what later phases do
     with its answer is post-processing (``docs/proofs/localization.md``).
+    **Assumes**: each phase's mean is calibrated for that phase's number of users.
     """
 
     phases: Sequence[Phase]
@@ -40,25 +42,45 @@ class Localization:
 
     def run(
         self,
-        oracle_of: Callable[[IntArray], GradientOracle],
+        oracle_of: Callable[[int, IntArray], GradientOracle],
         n_users: int,
         noise: NoiseSource,
         start: FloatArray | None = None,
     ) -> Solution:
-        """Run the phases; ``oracle_of`` lays out a chosen set of users.
+        """Run the phases; ``oracle_of(i, chosen)`` lays out the users chosen for phase i (from 0).
 
-        Users beyond the phases' total are left out.
+        Users beyond the phases' total are left out. A phase that halts ends the run: the answer is the point it
+        started from. A phase whose gate refuses raises, and nothing is released.
         """
         needed = sum(phase.n_users for phase in self.phases)
         if needed > n_users:
             raise InvalidInputError(f"the phases take {needed} users, there are {n_users}")
         order = noise.permutation(n_users)
-        solution = None
-        for phase in self.phases:
+        statements: list[PrivacyStatement] = []
+        point, halted = start, False
+        for i, phase in enumerate(self.phases):
             chosen, order = order[: phase.n_users], order[phase.n_users :]
-            point = start if solution is None else solution.point
-            solution = phase.optimizer.run(oracle_of(chosen), phase.mean, noise, point)
-            if solution.halted:
+            solution = phase.optimizer.run(oracle_of(i, chosen), phase.mean, noise, point)
+            statements.append(solution.privacy)
+            point, halted = solution.point, solution.halted
+            if halted:
                 break
-        assert solution is not None
-        return solution
+        assert point is not None
+        return Solution(point, _in_parallel(statements, n_users), halted)
+
+
+def _in_parallel(statements: Sequence[PrivacyStatement], n_users: int) -> PrivacyStatement:
+    """State the guarantee of phases on disjoint users: the largest epsilon and the largest delta among them.
+
+    What was spent is that of the phase with the largest epsilon, the last one among equals: nobody bears more.
+    """
+    costliest = max(reversed(statements), key=lambda statement: statement.epsilon)
+    phases = f"{len(statements)} phases on disjoint users chosen at random, each user in at most one of them"
+    return replace(
+        costliest,
+        delta=max(statement.delta for statement in statements),
+        mu=max(statement.mu for statement in statements),
+        assumptions=(*costliest.assumptions, phases) if len(statements) > 1 else costliest.assumptions,
+        certified=all(statement.certified for statement in statements),
+        n_users=n_users,
+    )

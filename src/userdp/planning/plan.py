@@ -16,17 +16,18 @@ guarantee does not rest on this: data that is wider is refused by the gate.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from userdp.errors import InvalidInputError, TooFewUsersError
 from userdp.means import certified
 from userdp.means.concentrated import ConcentratedMean
 from userdp.means.sensitivity import mean_sensitivity
-from userdp.optimizers.dp_sgd import DPSGD
+from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.planning import rates
 from userdp.privacy.budget import Budget
-from userdp.problems import Domain, WholeSpace
+from userdp.problems import Domain
+from userdp.problems._checks import count, nonnegative, positive
 
 MIN_ROUNDS = 50
 # T this many times the number of rounds at which optimisation and noise cost the same.
@@ -51,6 +52,8 @@ class PhasePlan:
         Bound on the initial distance to the optimum that the step size was set for.
     excess_risk : float
         What is expected at the end of the phase.
+    budget : Budget
+        What its private mean is run with: the plan's, or with the smaller delta of the paper's Algorithm 3.
     """
 
     n_users: int
@@ -61,10 +64,11 @@ class PhasePlan:
     noise_std: float
     distance: float
     excess_risk: float
+    budget: Budget
 
     def optimizer(self, domain: Domain | None = None) -> DPSGD:
         """Return DP-SGD with these numbers."""
-        return DPSGD(self.rounds, self.step_size, domain if domain is not None else WholeSpace())
+        return DPSGD(self.rounds, self.step_size, domain if domain is not None else EVERYWHERE)
 
 
 @dataclass(frozen=True)
@@ -200,13 +204,25 @@ def plan(
     True
     """
     budget = Budget(epsilon, delta, unit)
-    for name, value in (("lipschitz", lipschitz), ("distance", distance)):
-        if not (math.isfinite(value) and value > 0):
-            raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
-    if min(n_users, items_per_user, n_features) < 1:
-        raise InvalidInputError(
-            f"users, items and features must be at least 1, got {n_users}, {items_per_user}, {n_features}"
+    n_users, items_per_user, n_features, max_rounds = (
+        count(name, value, 1, "declare a public number")
+        for name, value in (
+            ("n_users", n_users),
+            ("items_per_user", items_per_user),
+            ("n_features", n_features),
+            ("max_rounds", max_rounds),
         )
+    )
+    lipschitz = positive("lipschitz", lipschitz, "declare a bound on the norm of an item's gradient")
+    distance = positive("distance", distance, "declare the distance from the start to the optimum")
+    smoothness = nonnegative("smoothness", smoothness, "use math.inf for a loss that is not smooth")
+    strong_convexity = nonnegative(
+        "strong_convexity", strong_convexity, "use 0 for a loss that is only convex"
+    )
+    if math.isinf(strong_convexity):
+        raise InvalidInputError("strong_convexity must be finite; 0 for a loss that is only convex")
+    if radius is not None:
+        radius = positive("radius", radius, "leave it out where it is not known")
     planner = _Planner(n_users, items_per_user, n_features, budget, lipschitz, smoothness, max_rounds, radius)
     match calibration, strong_convexity > 0:
         case "certified", False:
@@ -273,14 +289,15 @@ class _Planner:
         T = max(min(MIN_ROUNDS, self.max_rounds), min(self.max_rounds, math.ceil(_ROUNDS_MARGIN * balance)))
         if self.smoothness * R / private < (G / private) ** 2:
             gradient_noise = T * private**2
-            step = min(1 / self.smoothness, R / math.sqrt(T * gradient_noise))
+            stable = 1 / self.smoothness if self.smoothness > 0 else math.inf
+            step = min(stable, R / math.sqrt(T * gradient_noise))
         else:
             gradient_noise = G**2 + T * private**2
             step = R / math.sqrt(T * gradient_noise)
         optimisation = R**2 / (2 * step * T) + step * gradient_noise / 2
         excess = optimisation + R * G / math.sqrt(n * m)
         smoothing = 0.0 if math.isfinite(self.smoothness) else excess / (2 * G)
-        return PhasePlan(n, T, step, smoothing, radius, sigma_1 * math.sqrt(T), R, excess)
+        return PhasePlan(n, T, step, smoothing, radius, sigma_1 * math.sqrt(T), R, excess, self.budget)
 
     def certified_phases(self, strong_convexity: float, distance: float) -> tuple[PhasePlan, ...]:
         """Run Algorithm 4's phases: each shrinks the distance to sqrt(2 risk/mu)."""
@@ -314,6 +331,7 @@ class _Planner:
             noise,
             distance,
             rate,
+            replace(self.budget, delta=setting.mean_delta),
         )
 
 

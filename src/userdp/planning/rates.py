@@ -8,7 +8,7 @@ radius that exceeds G until m is in the hundreds (``docs/proofs/paper_constants.
 import math
 from dataclasses import dataclass
 
-from userdp.errors import InvalidInputError
+from userdp.errors import InvalidInputError, TooFewUsersError
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def phase_sizes(n_users: int, items_per_user: int) -> tuple[int, ...]:
     k = max(1, math.ceil(math.log(max(math.log(n_users * items_per_user), math.e))))
     sizes = tuple(n_users // 2 ** (k + 1 - i) for i in range(1, k + 1))
     if sizes[0] < 1:
-        raise InvalidInputError(f"{n_users} users cannot be split into {k} phases; use at least {2**k}")
+        raise TooFewUsersError(f"{n_users} users cannot be split into {k} phases; use at least {2**k}")
     return sizes
 
 
