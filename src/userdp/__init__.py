@@ -1,6 +1,8 @@
 """User-level differentially private learning: protect whole people, not rows."""
 
-from userdp import means, mechanisms, optimizers, privacy, problems
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from userdp.errors import (
     BudgetExceededError,
     InvalidInputError,
@@ -9,25 +11,23 @@ from userdp.errors import (
     TooFewUsersError,
     UserDPError,
 )
-from userdp.means import MeanRelease, mean
-from userdp.optimizers import Solution
-from userdp.planning import Plan, plan
-from userdp.privacy import Budget, PrivacyStatement
-from userdp.training import minimize
+
+if TYPE_CHECKING:
+    from userdp import means, mechanisms, optimizers, privacy, problems
+    from userdp.estimators import (
+        HuberRegressor,
+        LinearRegression,
+        LinearSVC,
+        LogisticRegression,
+        QuantileRegressor,
+    )
+    from userdp.means import MeanRelease, mean
+    from userdp.optimizers import Solution
+    from userdp.planning import Plan, plan
+    from userdp.privacy import Budget, PrivacyStatement
+    from userdp.training import minimize
 
 __version__ = "0.1.0.dev0"
-
-_ESTIMATORS = ("HuberRegressor", "LinearRegression", "LinearSVC", "LogisticRegression", "QuantileRegressor")
-
-
-def __getattr__(name: str) -> object:
-    """Load the estimators when they are asked for: the numerical core needs no scikit-learn."""
-    if name in _ESTIMATORS:
-        from userdp import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'userdp' has no attribute {name!r}")
-
 
 __all__ = [
     "Budget",
@@ -56,3 +56,36 @@ __all__ = [
     "privacy",
     "problems",
 ]
+
+# Where a name lives; it is loaded when it is asked for, so that nobody waits for JAX or needs scikit-learn in vain.
+_HOMES = {
+    "Budget": "privacy",
+    "HuberRegressor": "estimators",
+    "LinearRegression": "estimators",
+    "LinearSVC": "estimators",
+    "LogisticRegression": "estimators",
+    "MeanRelease": "means",
+    "Plan": "planning",
+    "PrivacyStatement": "privacy",
+    "QuantileRegressor": "estimators",
+    "Solution": "optimizers",
+    "mean": "means",
+    "minimize": "training",
+    "plan": "planning",
+}
+_PACKAGES = (
+    "audit", "data", "engines", "estimators", "means", "mechanisms", "optimizers", "planning", "privacy", "problems",
+    "report", "training",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"userdp.{_HOMES[name]}"), name)
+    if name in _PACKAGES:
+        return import_module(f"userdp.{name}")
+    raise AttributeError(f"module 'userdp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

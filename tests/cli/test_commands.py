@@ -81,7 +81,6 @@ def test_scores_do_not_replace_a_kept_column(model: Path, data: Path, tmp_path: 
     ],
     ids=["three classes", "svc", "quantile"],
 )  # fmt: skip
-# The multinomial loss hands float targets to one_hot, which JAX is about to refuse.
 def test_other_models(options: tuple[str, ...], columns: list[str], data: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
     args = ("--user", "patient", "--features", "age", *BUDGET, "--out", out, "--seed", "0", "--json")

@@ -18,9 +18,6 @@ from userdp.privacy.accounting import SMOOTHING_WIDTH
 from userdp.privacy.budget import Budget
 from userdp.problems import Logistic, Multinomial, Squared
 
-# The multinomial loss passes float labels to jax.nn.one_hot, which JAX will refuse one day.
-pytestmark = pytest.mark.filterwarnings("ignore:jax.nn.one_hot")
-
 TASKS = {
     "logistic": Task(Logistic(), 0.5, n_classes=2),
     "multinomial": Task(Multinomial(3), 1 / 3, n_classes=3),

@@ -8,9 +8,6 @@ from tests.estimators.tables import table
 from userdp.errors import PrivacyWarning
 from userdp.mechanisms.noise import SecureNoise
 
-# The multinomial loss passes float labels to jax.nn.one_hot, which JAX will refuse one day.
-pytestmark = pytest.mark.filterwarnings("ignore:jax.nn.one_hot")
-
 
 def fast(estimator, **params):
     return estimator(**{"epsilon": 8.0, "random_state": 0, **params})
