@@ -1,7 +1,7 @@
 """The library's means as rounds of a compiled loop (:mod:`userdp.means.in_loop`)."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -46,23 +46,6 @@ def in_loop(mean: CalibratedMean) -> InLoopMean:
     )
 
 
-class LatticeDraws(NamedTuple):
-    """Integer noise of every round, and the lattice's step.
-
-    The step is handed in with the noise because it must not be a constant of the compiled loop: XLA divides by a
-    constant by multiplying with its reciprocal, and half-way cases then round to another lattice point.
-    """
-
-    noise: Any
-    step: Any
-
-    @classmethod
-    def of(cls, noise: NoiseSource, scale: float, rounds: int, lattice: Lattice) -> "LatticeDraws":
-        """Draw for all rounds."""
-        rows = _gaussian_rows(noise, scale, rounds, lattice.dimension)
-        return cls(rows, np.full(rounds, lattice.step))
-
-
 @final
 @dataclass(frozen=True)
 class CertifiedLoop:
@@ -76,24 +59,24 @@ class CertifiedLoop:
         """How many queries are paid for."""
         return self.mean.rounds
 
-    def draw(self, noise: NoiseSource) -> LatticeDraws:
+    def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
         scale = self.mean.mean_event(self.setting.index).scale
-        return LatticeDraws.of(noise, scale, self.rounds, self.mean.lattice)
+        return _gaussian_rows(noise, scale, self.rounds, self.mean.lattice.dimension)
 
     def initial_state(self) -> Array:
         """Return the smallest index so far: of no round, the number of users."""
         return jnp.asarray(self.mean.n_users, jnp.int64)
 
-    def round(self, state: Array, vectors: Array, draw: LatticeDraws) -> tuple[Array, Array]:
+    def round(self, state: Array, vectors: Array, draw: Array) -> tuple[Array, Array]:
         """Weigh, average and add noise."""
         lattice = self.mean.lattice
         _check_query(vectors, self.mean.n_users, lattice.dimension)
-        units = _round_to_lattice(vectors, draw.step)
+        units = _round_to_lattice(vectors, lattice)
         lo, hi = ramp_start(self.mean.n_users), self.setting.index - 1
         weights, index = friends(units, lattice.radius_units, lo, hi)
         whole, fraction = _weighted_mean(units, weights, lattice, hi - lo)
-        return jnp.minimum(state, index), _value(whole, fraction + draw.noise, lattice)
+        return jnp.minimum(state, index), _value(whole, fraction + draw, lattice)
 
     def close(self, state: Array, noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """Pass the gate, once."""
@@ -162,24 +145,24 @@ class ClippedLoop:
         """How many queries are paid for."""
         return self.mean.event.rounds
 
-    def draw(self, noise: NoiseSource) -> LatticeDraws:
+    def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
-        return LatticeDraws.of(noise, self.mean.event.scale, self.rounds, self.mean.lattice)
+        return _gaussian_rows(noise, self.mean.event.scale, self.rounds, self.mean.lattice.dimension)
 
     def initial_state(self) -> tuple[()]:
         """Nothing is carried."""
         return ()
 
-    def round(self, state: tuple[()], vectors: Array, draw: LatticeDraws) -> tuple[tuple[()], Array]:
+    def round(self, state: tuple[()], vectors: Array, draw: Array) -> tuple[tuple[()], Array]:
         """Clip onto the lattice ball, add up, add noise."""
         lattice, limit = self.mean.lattice, norm_limit(self.mean.lattice)
         _check_query(vectors, self.mean.n_users, lattice.dimension)
-        units = (vectors.astype(jnp.float64) - self.mean.centre) / draw.step
+        units = _in_steps(vectors.astype(jnp.float64) - self.mean.centre, lattice)
         units = jnp.where(jnp.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
         largest = jnp.maximum(jnp.abs(units).max(axis=1, keepdims=True), 1.0)
         norms = largest * jnp.sqrt(jnp.sum((units / largest) ** 2, axis=1, keepdims=True))
         clipped = jnp.trunc(units * (limit / jnp.maximum(norms, limit))).astype(jnp.int64)
-        noisy = jnp.sum(clipped, axis=0) + draw.noise
+        noisy = jnp.sum(clipped, axis=0) + draw
         return state, jnp.asarray(self.mean.centre) + noisy * (lattice.step / self.mean.n_users)
 
     def close(self, state: tuple[()], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
@@ -199,8 +182,17 @@ def _gaussian_rows(noise: NoiseSource, scale: float, rounds: int, dimension: int
     return noise.discrete_gaussian(scale, rounds * dimension).reshape(rounds, dimension)
 
 
-def _round_to_lattice(vectors: Array, step: Array) -> Array:
-    units = jnp.rint(vectors.astype(jnp.float64) / step)
+def _in_steps(x: Array, lattice: Lattice) -> Array:
+    """Divide by the lattice's step, correctly rounded as NumPy does; not finite where x is not.
+
+    XLA would multiply by the reciprocal of a constant, and of any scalar: half-way cases would then round to
+    another lattice point than in a session. So the divisor is made to depend on x, which changes no finite number.
+    """
+    return x / (lattice.step + 0.0 * x)
+
+
+def _round_to_lattice(vectors: Array, lattice: Lattice) -> Array:
+    units = jnp.rint(_in_steps(vectors.astype(jnp.float64), lattice))
     usable = (jnp.abs(units) <= COORDINATE_LIMIT).all(axis=1, keepdims=True)
     return jnp.where(usable, units, jnp.nan)
 
