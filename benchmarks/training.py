@@ -126,7 +126,8 @@ def _scan(data: object, user_gradients: object, rounds: int, theta: Array) -> Ar
 
 def _plain_rounds(oracle: GradientOracle, rounds: int) -> Array:
     """Run the same rounds with the plain mean of the gradients."""
-    return _scan(oracle.data, oracle.user_gradients, rounds, jnp.zeros(oracle.dimension))
+    theta: Array = _scan(oracle.data, oracle.user_gradients, rounds, jnp.zeros(oracle.dimension))
+    return theta
 
 
 def users_against_dimension() -> list[dict[str, float]]:
