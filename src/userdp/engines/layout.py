@@ -20,11 +20,12 @@ from userdp.errors import InvalidInputError
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Block:
-    """Users padded to one width m: arrays with leading axes (users, m), with room for at least two users.
+    """Users padded to one width: user after user, ``width`` rows each, and one spare row of zeros at the end.
 
     ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
     items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
-    ``count`` is ``n_users`` as an array, for a loop that is compiled without knowing it.
+    ``count`` is ``n_users`` as an array, and the spare row (a spare user in ``usable`` and ``positions``) is never
+    read: they keep a compiler from treating a block with a single user in another way than a larger one.
     """
 
     features: Any
@@ -34,6 +35,7 @@ class Block:
     positions: Any
     count: Any
     n_users: int = field(metadata={"static": True})
+    width: int = field(metadata={"static": True})
 
 
 def widths(largest: int) -> IntArray:
@@ -59,17 +61,17 @@ def blocks(users: Users, min_items: int = 1, dtype: DTypeLike = np.float32) -> t
 
 def _block(users: Users, members: IntArray, width: int, usable: NDArray[np.bool_], dtype: DTypeLike) -> Block:
     items, ok = users.items_per_user[members], usable[members]
-    n, room = len(members), max(2, len(members))
-    slot = np.arange(width)
+    n, slot = len(members), np.arange(width)
     real = (slot < items[:, None]) & ok[:, None]
-    where, row = np.nonzero(real), (users.offsets[members][:, None] + slot)[real]
-    features = np.zeros((room, width, users.n_features), dtype)
-    targets, weights = np.zeros((2, room, width), dtype)
+    here, there = np.flatnonzero(real), (users.offsets[members][:, None] + slot)[real]
+    features = np.zeros((n * width + 1, users.n_features), dtype)
+    targets, weights = np.zeros((2, n * width + 1), dtype)
     # A value too large for the type becomes an infinity, and its user null: no warning may tell.
     with np.errstate(all="ignore"):
-        features[where] = users.rows[row]
+        features[here] = users.rows[there]
         if users.targets is not None:
-            targets[where] = users.targets[row]
-    weights[:n] = real / items[:, None]
-    rest = (0, room - n)
-    return Block(features, targets, weights, np.pad(ok, rest), np.pad(members, rest), np.asarray(n), n)
+            targets[here] = users.targets[there]
+    weights[:-1] = (real / items[:, None]).ravel()
+    return Block(
+        features, targets, weights, np.append(ok, False), np.append(members, 0), np.asarray(n), n, width
+    )

@@ -87,7 +87,8 @@ def local_oracle(
     _require_targets(plain, users)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
-    data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
+    with jax.enable_x64(True):  # else float64 data would be cut to float32
+        data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
     user_gradients = _user_gradients(plain, users.targets is not None)
     return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
 
@@ -138,18 +139,17 @@ def _require_targets(loss: Objective, users: Users) -> None:
 
 
 def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
-    """Compute the users of one block, one after the other.
-
-    The number of steps is an argument: a loop that is known to take a single one is compiled into what
-    surrounds it, and then a user's last bits depend on how many others share the block.
-    """
+    """Compute the users of one block, one after the other, by a loop that is compiled without their number."""
 
     def one_user(place: Array, gradients: Array) -> Array:
-        features, targets, weights, usable, position = jax.tree.map(lambda rows: rows[place], users)
-        gradient = kernel(theta, features, targets, weights, jax.random.fold_in(key, position))
-        return gradients.at[place].set(jnp.where(usable, gradient, jnp.nan))
+        features, targets, weights = (
+            jax.lax.dynamic_slice_in_dim(rows, place * block.width, block.width) for rows in items
+        )
+        user_key = jax.random.fold_in(key, block.positions[place])
+        gradient = kernel(theta, features, targets, weights, user_key)
+        return gradients.at[place].set(jnp.where(block.usable[place], gradient, jnp.nan))
 
-    users = (block.features, block.targets, block.weights, block.usable, block.positions)
+    items = (block.features, block.targets, block.weights)
     null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
     gradients: Array = jax.lax.fori_loop(0, block.count, one_user, null)
     return gradients[: block.n_users]
@@ -168,7 +168,7 @@ def _kernel(loss: Objective, has_targets: bool) -> Kernel:
             return lambda theta, x, y, weights, key: (loss.slopes(theta, x, y, key) * weights) @ x
         case Multinomial():
             return lambda theta, x, y, weights, key: (
-                (loss.residuals(theta, x, y) * weights[:, None]).T @ x
+                (loss.residuals(theta, x, _classes(y)) * weights[:, None]).T @ x
             ).ravel()
         case SampledSmoothing():
             return lambda theta, x, y, weights, key: _weighted(
@@ -181,6 +181,11 @@ def _kernel(loss: Objective, has_targets: bool) -> Kernel:
     raise InvalidInputError(
         f"loss must be a userdp.problems.Loss, got {type(loss).__name__}; wrap a JAX function in JaxLoss"
     )
+
+
+def _classes(targets: Array) -> Array:
+    """Targets as class numbers; what is not a whole number is none of the classes."""
+    return jnp.where(targets == jnp.rint(targets), targets, -1.0).astype(jnp.int32)
 
 
 def _weighted(gradients: Array, weights: Array) -> Array:
