@@ -82,7 +82,7 @@ def nonsmooth(size: Size, seed: int) -> float:
     X = spread(size, seed)
     users = Users.from_rows(X, size.groups(), X @ target)
     mean_gradient = math.sqrt(2 / (math.pi * size.d))
-    T = math.ceil(max(50, (mean_gradient / size.private_error) ** 2))
+    T = math.ceil(max(30, (mean_gradient / size.private_error) ** 2 / 4))
     step = 1 / math.sqrt(T * (mean_gradient**2 + T * size.private_error**2))
     theta = _train(Absolute(), users, DPSGD(T, step, L2Ball(2.0)), size, seed)
     return float(mean_gradient * np.linalg.norm(theta - target))

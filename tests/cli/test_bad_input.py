@@ -191,7 +191,7 @@ CASES = [
         "no users to plan for",
         "plan --users 0 --items 1 --features 1 --epsilon 1 --delta 1e-6",
         lambda f: userdp.plan(n_users=0, items_per_user=1, n_features=1, epsilon=1, delta=1e-6),
-        "at least 1",
+        "integer >= 1",
     ),
     Case(
         "target",

@@ -86,7 +86,7 @@ def test_the_answer_is_the_average_iterate(points):
 def test_localization_uses_disjoint_users_of_doubling_sizes(points):
     seen = []
 
-    def oracle_of(chosen):
+    def oracle_of(number, chosen):
         seen.append(set(chosen.tolist()))
         return local_oracle(SquaredDistance(), points.take(chosen))
 
