@@ -31,7 +31,7 @@ from userdp.privacy import Budget
 from userdp.problems import Absolute, L2Ball, Linear, SquaredDistance
 
 DELTA = 1e-6
-SEEDS = 3
+SEEDS = 2
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def nonsmooth(size: Size, seed: int) -> float:
     X = spread(size, seed)
     users = Users.from_rows(X, size.groups(), X @ target)
     mean_gradient = math.sqrt(2 / (math.pi * size.d))
-    T = math.ceil(max(30, (mean_gradient / size.private_error) ** 2 / 4))
+    T = math.ceil(max(10, (mean_gradient / size.private_error) ** 2))
     step = 1 / math.sqrt(T * (mean_gradient**2 + T * size.private_error**2))
     theta = _train(Absolute(), users, DPSGD(T, step, L2Ball(2.0)), size, seed)
     return float(mean_gradient * np.linalg.norm(theta - target))
@@ -124,6 +124,8 @@ FAMILIES: dict[str, tuple[Callable[[Size, int], float], Size, dict[str, float]]]
     "nonsmooth": (nonsmooth, Size(8_000, 2, 16, 1.0), {"m": -0.5, "n": -1, "d": 0.5, "epsilon": -1}),
     "strongly_convex": (strongly_convex, Size(8_000, 8, 64, 1.0), {"m": -1, "n": -2, "d": 1, "epsilon": -2}),
 }
+# More items, so that the signal, which falls with the dimension, stays above the noise.
+OVERRIDES: dict[tuple[str, str], dict[str, int]] = {("nonsmooth", "d"): {"m": 32}}
 RANGES: dict[str, tuple[float, ...]] = {
     "m": (1, 2, 4, 8, 16),
     "n": (2_000, 4_000, 8_000, 16_000, 32_000),
@@ -137,7 +139,7 @@ def slope_of(family: str, axis: str) -> tuple[list[float], list[float]]:
     run, base, _ = FAMILIES[family]
     xs, ys = [], []
     for value in RANGES[axis]:
-        size = replace(base, **{axis: value})  # type: ignore[arg-type]
+        size = replace(base, **OVERRIDES.get((family, axis), {}), **{axis: value})  # type: ignore[arg-type]
         for seed in range(SEEDS):
             xs.append(math.log(value))
             ys.append(math.log(run(size, seed)))
@@ -171,7 +173,7 @@ def main() -> None:
             )
     table = (
         "# Measured rates\n\nLog-log slopes of the excess risk over a factor 16, all else as in the base size; "
-        f"certified mean, deferred gate, delta = {DELTA:g}, {SEEDS} seeds.\n\n"
+        f"certified mean, deferred gate, delta = {DELTA:g}, at least {SEEDS} seeds.\n\n"
         "| problem | in | theory | measured | 95% interval | excess risk along the range |\n|---|---|---|---|---|---|\n"
     )
     ranges = (f"* {axis}: {', '.join(f'{value:g}' for value in values)}" for axis, values in RANGES.items())
