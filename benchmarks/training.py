@@ -81,15 +81,16 @@ def gradient_over_copy(*, ragged: bool) -> float:
     users = Users(rows, np.concatenate([[0], np.cumsum(items)]), targets)  # type: ignore[arg-type]
     oracle = local_oracle(Logistic(), users)
     target = np.empty_like(rows)
-    theta, key = jnp.zeros(d), jax.random.key(0)
     gradients = jax.jit(oracle.user_gradients)
-    gradients(oracle.data, theta, key).block_until_ready()
-    seconds = interleaved_seconds(
-        {
-            "copy": lambda: np.copyto(target, rows),
-            "gradient": lambda: gradients(oracle.data, theta, key).block_until_ready(),
-        }
-    )
+    with jax.enable_x64(True):  # as the optimizers run it
+        theta, key = jnp.zeros(d), jax.random.key(0)
+        gradients(oracle.data, theta, key).block_until_ready()
+        seconds = interleaved_seconds(
+            {
+                "copy": lambda: np.copyto(target, rows),
+                "gradient": lambda: gradients(oracle.data, theta, key).block_until_ready(),
+            }
+        )
     return seconds["gradient"] / seconds["copy"]
 
 
