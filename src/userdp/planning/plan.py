@@ -135,7 +135,10 @@ class Plan:
         while not is_enough(high):
             low, high = high, 2 * high
             if high > 10**15:
-                raise InvalidInputError(f"no number of users reaches an error of {target:g}")
+                raise InvalidInputError(
+                    f"no number of users reaches an error of {target:g} within {self.max_rounds} rounds; "
+                    "allow more of them (max_rounds)"
+                )
         while high - low > max(1, high // 64):
             middle = (low + high) // 2
             low, high = (low, middle) if is_enough(middle) else (middle, high)
