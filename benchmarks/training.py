@@ -4,6 +4,7 @@ import math
 import time
 import warnings
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -150,10 +151,24 @@ def users_against_dimension() -> list[dict[str, float]]:
 
 
 def main() -> None:
-    paper = paper_and_certified()
-    even, ragged = gradient_over_copy(ragged=False), gradient_over_copy(ragged=True)
-    micros = overhead_microseconds()
-    dimension = users_against_dimension()
+    publish(
+        {
+            "paper_mode": paper_and_certified(),
+            "gradient_over_copy": {
+                "even": gradient_over_copy(ragged=False),
+                "ragged": gradient_over_copy(ragged=True),
+            },
+            "microseconds_per_round": overhead_microseconds(),
+            "users_against_dimension": users_against_dimension(),
+        }
+    )
+
+
+def publish(result: dict[str, Any]) -> None:
+    """Write the measurements as JSON and as a page."""
+    paper, dimension = result["paper_mode"], result["users_against_dimension"]
+    even, ragged = result["gradient_over_copy"]["even"], result["gradient_over_copy"]["ragged"]
+    micros = result["microseconds_per_round"]
     lines = [
         "# Training, measured",
         "",
@@ -188,12 +203,6 @@ def main() -> None:
         "|---|---|",
         *(f"| {row['d']:,} | {row['excess_risk']:.3f} |" for row in dimension),
     ]
-    result = {
-        "paper_mode": paper,
-        "gradient_over_copy": {"even": even, "ragged": ragged},
-        "microseconds_per_round": micros,
-        "users_against_dimension": dimension,
-    }
     write_result("training", "make bench-training", result, "\n".join(lines))
 
 
