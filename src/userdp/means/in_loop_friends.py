@@ -3,9 +3,9 @@
 The same numbers as :mod:`userdp.means.friends` on lattice vectors, found the cheapest way that settles them:
 
 1. everybody within half a radius of the users' average: all are friends;
-2. bounds on each count from the sorted distances to the middle of the users, and exact counts of the few users
+2. bounds on each count from the sorted distances to the middle of the users; exact counts of those users alone
    that the bounds leave open;
-3. all pairs, by blocks of a Gram product, or by plain differences where users are too far out for it.
+3. these exact counts by a Gram product, or by plain differences for users too far out for it.
 
 Which way was taken changes the time, never the answer.
 """
@@ -32,24 +32,23 @@ class Friends(NamedTuple):
 
 def friends(units: Array, radius_units: int, lo: int, hi: int) -> Friends:
     """Weigh users on the lattice (float64 integers; null users are rows of NaN)."""
-    n, d = units.shape
-    R, slack = float(radius_units), _slack(d)
+    R, slack = float(radius_units), _slack(units.shape[1])
     present = ~jnp.isnan(units[:, 0])
-    found = jnp.where(present[:, None], units, 0.0)
+    number = jnp.sum(present)
     # Any centre is right; one near the users saves time. The average costs one pass, but one user can move it.
-    average = jnp.rint(jnp.sum(found, axis=0) / jnp.maximum(jnp.sum(present), 1))
-    farthest = jnp.sqrt(jnp.max(jnp.sum((found - average) ** 2, axis=1)))
+    average = jnp.rint(jnp.sum(jnp.where(present[:, None], units, 0.0), axis=0) / jnp.maximum(number, 1))
+    squares = jnp.sum((units - average) ** 2, axis=1)
+    farthest = jnp.sqrt(jnp.max(jnp.where(present, squares, 0.0)))
 
     def all_friends() -> Friends:
-        return Friends(jnp.full(n, min(max(n - lo, 0), hi - lo), jnp.int64), jnp.asarray(n, jnp.int64))
+        return Friends(jnp.where(present, jnp.clip(number - lo, 0, hi - lo), 0), number)
 
     def not_all() -> Friends:
         offsets = jnp.where(present[:, None], units - _middle(units, present), 0.0)
         distances = jnp.where(present, jnp.sqrt(jnp.sum(offsets**2, axis=1)), jnp.inf)
         return _from_counts(_counts(offsets, distances, present, R, slack), lo, hi)
 
-    settled = jnp.all(present) & (2 * farthest * (1 + slack) <= R)
-    weighed: Friends = jax.lax.cond(settled, all_friends, not_all)
+    weighed: Friends = jax.lax.cond(2 * farthest * (1 + slack) <= R, all_friends, not_all)
     return weighed
 
 
@@ -74,56 +73,38 @@ def _from_counts(counts: Array, lo: int, hi: int) -> Friends:
 
 def _counts(offsets: Array, distances: Array, present: Array, R: float, slack: float) -> Array:
     """Count every user's friends, comparing only the pairs that the triangle inequality leaves open."""
-    n = offsets.shape[0]
     at_least, at_most = _bounds(distances, present, R, slack)
     is_open = at_least < at_most
     # A product is exact among near users, and enough for those who cannot have a friend farther out.
     is_near = present & (distances <= _GRAM_NORM)
     by_product = is_open & ((distances + 2 * R <= _GRAM_NORM) | jnp.all(is_near == present))
-    counts = _settle(
-        at_least, by_product, max(1, n // 8), _Pairs(offsets, is_near, R, _squared_by_product, 256)
-    )
+    counts = _compare(at_least, by_product, offsets, is_near, R, _squared_by_product, 128)
     by_difference = is_open & ~by_product
-    return _settle(counts, by_difference, min(64, n), _Pairs(offsets, present, R, _squared_by_difference, 8))
+    return _compare(counts, by_difference, offsets, present, R, _squared_by_difference, 8)
 
 
-class _Pairs(NamedTuple):
-    """Comparisons of users with the users of ``columns``, ``size`` rows at a time."""
+def _compare(
+    counts: Array,
+    chosen: Array,
+    offsets: Array,
+    columns: Array,
+    R: float,
+    squared_distances: Callable[[Array, Array], Array],
+    size: int,
+) -> Array:
+    """Replace the counts of the chosen users by exact ones among ``columns``, ``size`` users at a time."""
+    n = counts.shape[0]
+    places = jnp.nonzero(chosen, size=n + -n % size, fill_value=n)[0]
 
-    offsets: Array
-    columns: Array
-    R: float
-    squared_distances: Callable[[Array, Array], Array]
-    size: int
+    def of_block(i: Array, counts: Array) -> Array:
+        block = jax.lax.dynamic_slice_in_dim(places, i * size, size)
+        rows = offsets.at[block].get(mode="fill", fill_value=0.0)
+        close = (squared_distances(rows, offsets) <= R * R) & columns
+        return counts.at[block].set(jnp.sum(close, axis=1), mode="drop")
 
-    def friends_of(self, rows: Array) -> Array:
-        """Count each row's friends, block of rows by block of rows."""
-        k, d = rows.shape
-        blocks = jnp.pad(rows, ((0, -k % self.size), (0, 0))).reshape(-1, self.size, d)
-
-        def of_block(block: Array) -> Array:
-            close = self.squared_distances(block, self.offsets) <= self.R**2
-            return jnp.sum(close & self.columns, axis=1)
-
-        counts: Array = jax.lax.map(of_block, blocks)
-        return counts.reshape(-1)[:k].astype(jnp.int64)
-
-
-def _settle(counts: Array, chosen: Array, few: int, pairs: _Pairs) -> Array:
-    """Replace the counts of the chosen users by exact ones: of these alone while they are few."""
-
-    def of_few() -> Array:
-        places = jnp.nonzero(chosen, size=few, fill_value=len(counts))[0]
-        rows = pairs.offsets.at[places].get(mode="fill", fill_value=0.0)
-        return counts.at[places].set(pairs.friends_of(rows), mode="drop")
-
-    def of_all() -> Array:
-        return jnp.where(chosen, pairs.friends_of(pairs.offsets), counts)
-
-    number = jnp.sum(chosen)
-    branch = jnp.where(number == 0, 0, jnp.where(number <= few, 1, 2))
-    settled: Array = jax.lax.switch(branch, (lambda: counts, of_few, of_all))
-    return settled
+    blocks = (jnp.sum(chosen) + size - 1) // size
+    exact: Array = jax.lax.fori_loop(0, blocks, of_block, counts)
+    return exact
 
 
 def _bounds(distances: Array, present: Array, R: float, slack: float) -> tuple[Array, Array]:

@@ -1,0 +1,267 @@
+"""userdp.minimize: data, plan and randomness together."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import userdp
+from userdp.data import Users
+from userdp.errors import InvalidInputError, NotConcentratedError, PrivacyWarning, TooFewUsersError
+from userdp.means import ClippedMean, ConcentratedMean
+from userdp.optimizers import DPSGD, Localization
+from userdp.problems import (
+    Absolute,
+    Hinge,
+    JaxLoss,
+    L2Ball,
+    Logistic,
+    Regularized,
+    SampledSmoothing,
+    SmoothedGLM,
+    SquaredDistance,
+)
+from userdp.training import smoothed
+
+N, M, D = 400, 5, 3
+TARGET = np.array([0.5, -0.3, 0.1])
+
+
+def make_users(n=N, seed=0, items=None):
+    rng = np.random.default_rng(seed)
+    items = np.full(n, M) if items is None else items
+    z = TARGET + rng.normal(size=(items.sum(), D)) / np.sqrt(D)
+    return Users.from_rows(z, np.repeat(np.arange(n), items))
+
+
+USERS = make_users()
+BY_HAND = {
+    "optimizer": DPSGD(10, 0.3),
+    "mean": ConcentratedMean(4.0, gate="deferred"),
+    "epsilon": 4.0,
+    "delta": 1e-6,
+}
+
+
+def make_plan(**changes):
+    numbers = {
+        "n_users": N,
+        "items_per_user": M,
+        "n_features": D,
+        "epsilon": 4.0,
+        "delta": 1e-6,
+        "smoothness": 1.0,
+        "max_rounds": 10,
+    }
+    return userdp.plan(**{**numbers, **changes})
+
+
+def test_a_seed_repeats_and_says_so_and_the_default_does_not():
+    one, two, other = (
+        userdp.minimize(SquaredDistance(), USERS, **BY_HAND, random_state=seed) for seed in (1, 1, 2)
+    )
+    assert one.point.tobytes() == two.point.tobytes() != other.point.tobytes()
+    assert one.privacy.seeded
+    secure = [userdp.minimize(SquaredDistance(), USERS, **BY_HAND) for _ in range(2)]
+    assert not secure[0].privacy.seeded
+    assert secure[0].point.tobytes() != secure[1].point.tobytes()
+
+
+def test_a_plan_runs_and_its_statement_is_its_budget():
+    plan = make_plan()
+    solution = userdp.minimize(SquaredDistance(), USERS, plan=plan, random_state=0)
+    assert np.linalg.norm(solution.point - TARGET) < 0.5
+    privacy = solution.privacy
+    assert (privacy.epsilon, privacy.delta, privacy.n_users, privacy.certified) == (4.0, 1e-6, N, True)
+
+
+def test_a_strongly_convex_plan_runs_its_phases_on_disjoint_users(monkeypatch):
+    users, taken = make_users(2_000), []
+    take = Users.take
+    monkeypatch.setattr(Users, "take", lambda self, chosen: taken.append(chosen) or take(self, chosen))
+    plan = make_plan(n_users=2_000, strong_convexity=1.0)
+    solution = userdp.minimize(SquaredDistance(), users, plan=plan, random_state=0)
+    assert [len(chosen) for chosen in taken] == [phase.n_users for phase in plan.phases] == [250, 500, 1000]
+    assert len(np.unique(np.concatenate(taken))) == 1_750
+    assert solution.privacy.n_users == 2_000
+    assert np.linalg.norm(solution.point - TARGET) < 0.3
+
+
+def test_every_phase_is_smoothed_by_its_own_radius_and_runs_on_its_own_users(monkeypatch):
+    """Also a single phase: its mean is calibrated for half of the users."""
+    plan = make_plan(n_users=2_000, strong_convexity=1.0, smoothness=np.inf)
+    users, radii = make_users(2_000), []
+
+    class AskedError(Exception):
+        pass
+
+    def ask(localization, oracle_of, n_users, *_):
+        assert n_users == 2_000
+        assert all(phase.mean.n_users == phase.n_users for phase in localization.phases)
+        for i, phase in enumerate(localization.phases):
+            assert oracle_of(i, np.arange(phase.n_users)).n_users == phase.n_users
+        raise AskedError
+
+    def note(loss, radius, *_, **__):
+        radii.append(radius)
+        return loss
+
+    monkeypatch.setattr(Localization, "run", ask)
+    monkeypatch.setattr("userdp.training.smoothed", note)
+    for one in (plan, replace(plan, phases=plan.phases[-1:])):
+        with pytest.raises(AskedError):
+            userdp.minimize(SquaredDistance(), users, plan=one, random_state=0)
+    expected = [phase.smoothing_radius for phase in plan.phases]
+    assert radii == [*expected, expected[-1]]
+    assert len(set(expected)) == 3
+
+
+def test_the_paper_s_mode_runs_with_the_paper_s_numbers():
+    """All of its rounds, on a problem small enough: T = 435."""
+    users = make_users(20, items=np.ones(20, int))
+    plan = make_plan(n_users=20, items_per_user=1, epsilon=9.0, delta=1e-3, calibration="paper")
+    assert plan.phases[0].rounds == 20**2 + int(np.ceil(20 * np.sqrt(D)))
+    with pytest.warns(PrivacyWarning, match="at least"):
+        solution = userdp.minimize(SquaredDistance(), users, plan=plan, domain=L2Ball(1.0), random_state=0)
+    assert not solution.privacy.certified
+    assert (solution.privacy.epsilon, solution.privacy.delta) == (9.0, 1e-3)
+    assert solution.privacy.spent[1].delta == pytest.approx(plan.phases[0].budget.delta)
+    assert "NOT certified" in str(solution.privacy)
+    assert np.linalg.norm(solution.point) <= 1 + 1e-9
+    with pytest.warns(PrivacyWarning), pytest.raises(InvalidInputError, match="below 10"):
+        userdp.minimize(
+            SquaredDistance(), users, plan=make_plan(n_users=20, calibration="paper", epsilon=10.0)
+        )
+
+
+def test_losses_are_smoothed_in_closed_form_where_there_is_one():
+    plain = JaxLoss(lambda theta, z: theta @ z)
+    assert smoothed(Hinge(), 0.0, D, sampled=True) == Hinge()
+    assert smoothed(Hinge(), 0.5, D, sampled=False) == SmoothedGLM(Hinge(), 0.5, D)
+    assert smoothed(Hinge(), 0.5, D, sampled=True) == SampledSmoothing(Hinge(), 0.5)
+    assert smoothed(plain, 0.5, D, sampled=False) == SampledSmoothing(plain, 0.5)
+    assert smoothed(Regularized(Absolute(), 2.0), 0.5, D, sampled=False) == Regularized(
+        SmoothedGLM(Absolute(), 0.5, D), 2.0
+    )
+
+
+def test_users_with_few_items_are_null_and_many_items_are_sampled():
+    items = np.random.default_rng(0).integers(1, 40, size=N)
+    users = make_users(items=items)
+    few = items < 3
+    users.rows[np.repeat(few, items)] = 50.0  # would move the mean, were they not null
+    mean = ConcentratedMean(6.0, gate="deferred", agreement=0.9)
+    solution = userdp.minimize(
+        SquaredDistance(), users, **{**BY_HAND, "mean": mean}, min_items=3, max_items=7, random_state=0
+    )
+    assert np.linalg.norm(solution.point - TARGET) < 0.5
+
+
+def test_scattered_users_are_refused_and_the_clipped_mean_does_not_care():
+    users = make_users()
+    users.rows[:] += 100 * np.repeat(np.arange(N), M)[:, None]
+    with pytest.raises(NotConcentratedError):
+        userdp.minimize(SquaredDistance(), users, **BY_HAND, random_state=0)
+    clipped = {**BY_HAND, "mean": ClippedMean(1.0)}
+    assert np.isfinite(userdp.minimize(SquaredDistance(), users, **clipped, random_state=0).point).all()
+
+
+def test_no_error_or_warning_tells_of_one_user_s_values():
+    users = make_users()
+    for value in (np.nan, np.inf, 1e300, -1e38):
+        users.rows[3] = value
+        mean = ConcentratedMean(4.0, gate="deferred", agreement=0.95)
+        solution = userdp.minimize(SquaredDistance(), users, **{**BY_HAND, "mean": mean}, random_state=0)
+        assert np.linalg.norm(solution.point - TARGET) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"plan": make_plan()}, "either a plan, or"),
+        ({"optimizer": None}, "all of optimizer, mean, epsilon and delta"),
+        ({"mean": None}, "all of optimizer, mean, epsilon and delta"),
+        ({"epsilon": None}, "all of optimizer, mean, epsilon and delta"),
+        ({"delta": None}, "all of optimizer, mean, epsilon and delta"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"delta": 2.0}, "delta"),
+        ({"domain": L2Ball(1.0)}, "belongs to the optimizer"),
+        ({"start": [0.0, np.nan, 0.0]}, "finite"),
+        ({"start": "here"}, "start"),
+        ({"start": [[0.0, 0.0, 0.0]]}, "start"),
+        ({"min_items": 0}, "min_items"),
+        ({"max_items": 0}, "max_items"),
+        ({"min_items": 5, "max_items": 4}, "below min_items"),
+        ({"random_state": "seed"}, "random_state"),
+        ({"mean": ConcentratedMean(4.0, gate="gaussian")}, "cannot run inside a loop"),
+        ({"mean": ConcentratedMean(-1.0, gate="deferred")}, "radius"),
+    ],
+)
+def test_bad_arguments(changes, message):
+    arguments = {**BY_HAND, "random_state": 0, **changes}
+    with pytest.raises(InvalidInputError, match=message):
+        userdp.minimize(SquaredDistance(), USERS, **arguments)
+
+
+def test_bad_data_losses_and_plans():
+    with pytest.raises(InvalidInputError, match="Users"):
+        userdp.minimize(SquaredDistance(), np.zeros((10, 2)), **BY_HAND)
+    with pytest.raises(InvalidInputError, match="JaxLoss"):
+        userdp.minimize(lambda theta, z: 0.0, USERS, **BY_HAND)
+    with pytest.raises(InvalidInputError, match="target"):
+        userdp.minimize(Logistic(), USERS, **BY_HAND)
+    with pytest.raises(InvalidInputError, match="the plan is for 500 users, the data has 400"):
+        userdp.minimize(SquaredDistance(), USERS, plan=make_plan(n_users=500))
+    with pytest.raises(InvalidInputError, match="the plan is for 7 coordinates, the model has 3"):
+        userdp.minimize(SquaredDistance(), USERS, plan=make_plan(n_features=7))
+    with pytest.raises(TooFewUsersError, match="at least"):
+        userdp.minimize(SquaredDistance(), make_users(20), **BY_HAND)
+    with pytest.warns(PrivacyWarning, match="delta = 0.1 is at least 1"):
+        userdp.minimize(
+            SquaredDistance(), USERS, **{**BY_HAND, "delta": 0.1, "mean": ClippedMean(4.0)}, random_state=0
+        )
+
+
+RUN = """
+import json, numpy as np, userdp
+from userdp.data import Users
+from userdp.problems import Logistic
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(60 * 700, 40)) / 6, rng.integers(0, 2, size=60 * 700)
+users = Users.from_rows(X, np.repeat(np.arange(60), 700), y)
+points = []
+for mean in (userdp.means.ClippedMean(0.5), userdp.means.ConcentratedMean(0.2, gate="deferred")):
+    solution = userdp.minimize(
+        Logistic(), users, optimizer=userdp.optimizers.DPSGD(3, 1.0), mean=mean,
+        epsilon=9.0, delta=1e-3, random_state=0,
+    )
+    points.append(solution.point.tobytes().hex())
+print(json.dumps(points))
+"""
+
+
+def test_the_answer_does_not_depend_on_the_number_of_threads():
+    """Bit for bit; users of 700 x 40 numbers are large enough for XLA to share one out among threads."""
+    outputs = []
+    for threads in (1, 2):
+        environment = {
+            **os.environ,
+            "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=" + ("false" if threads == 1 else "true"),
+            "OMP_NUM_THREADS": str(threads),
+            "NPROC": str(threads),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        command = [sys.executable, "-c", RUN]
+        if threads == 1 and hasattr(os, "sched_setaffinity"):
+            command = [
+                sys.executable,
+                "-c",
+                "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + RUN,
+            ]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        outputs.append(json.loads(done.stdout))
+    assert outputs[0] == outputs[1]
