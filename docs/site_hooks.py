@@ -24,18 +24,7 @@ OUTSIDE = {
     },
 }
 # Pages that are being written elsewhere: until they exist, their links are plain text. Empty this when they do.
-AWAITED = frozenset(
-    {
-        "how-to/command-line.md",
-        "how-to/logistic-regression.md",
-        "how-to/pipeline.md",
-        "how-to/ragged-users.md",
-        "proofs/dp_sgd.md",
-        "proofs/localization.md",
-        "proofs/stages.md",
-        "training.md",
-    }
-)
+AWAITED: frozenset[str] = frozenset()
 # What the estimators share is explained once, at the end of their page.
 SHARED = {
     "userdp.estimators": (
