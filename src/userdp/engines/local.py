@@ -167,16 +167,20 @@ def _kernel(loss: Objective, has_targets: bool) -> Kernel:
         case SampledGLM():
             return lambda theta, x, y, weights, key: (loss.slopes(theta, x, y, key) * weights) @ x
         case Multinomial():
-            return lambda theta, x, y, weights, key: (
-                (loss.residuals(theta, x, _classes(y)) * weights[:, None]).T @ x
+            # Class by class: a product of two matrices would be summed in an order that depends on the threads.
+            return lambda theta, x, y, weights, key: jax.lax.map(
+                lambda residuals: (residuals * weights) @ x, loss.residuals(theta, x, _classes(y)).T
             ).ravel()
         case SampledSmoothing():
-            return lambda theta, x, y, weights, key: _weighted(
-                loss.per_item_gradients(theta, items(x, y), key), weights
+            return lambda theta, x, y, weights, key: _weighted_sum(
+                lambda item, k: loss.item_gradient(theta, item, jax.random.fold_in(key, k)),
+                items(x, y),
+                weights,
+                theta,
             )
         case Loss():
-            return lambda theta, x, y, weights, key: _weighted(
-                loss.per_item_gradients(theta, items(x, y)), weights
+            return lambda theta, x, y, weights, key: _weighted_sum(
+                lambda item, k: loss.item_gradient(theta, item), items(x, y), weights, theta
             )
     raise InvalidInputError(
         f"loss must be a userdp.problems.Loss, got {type(loss).__name__}; wrap a JAX function in JaxLoss"
@@ -188,6 +192,31 @@ def _classes(targets: Array) -> Array:
     return jnp.where(targets == jnp.rint(targets), targets, -1.0).astype(jnp.int32)
 
 
-def _weighted(gradients: Array, weights: Array) -> Array:
-    # A padded item may have a gradient that is not finite; it is left out, not multiplied.
-    return jnp.sum(jnp.where(weights[:, None] > 0, gradients * weights[:, None], 0.0), axis=0)
+# Items are taken so many numbers at a time: XLA leaves arrays of this size to one thread.
+_CHUNK = 2**13
+
+
+def _weighted_sum(
+    item_gradient: Callable[[Item, Array], Array], items: Item, weights: Array, theta: Array
+) -> Array:
+    """Return ``sum_k weights_k item_gradient(item_k, k)`` without an (m, d) array of gradients.
+
+    A larger array would be cut among the threads, and then the last bits of a user's gradient depend on how many
+    there are.
+    """
+    m = weights.shape[0]
+    size = min(m, max(1, _CHUNK // theta.shape[0]))
+
+    def add(total: Array, first: Array | int, length: int) -> Array:
+        chunk, part = jax.tree.map(
+            lambda rows: jax.lax.dynamic_slice_in_dim(rows, first, length), (items, weights)
+        )
+        gradients = jax.vmap(item_gradient)(chunk, first + jnp.arange(length))
+        # A padded item may have a gradient that is not finite; it is left out, not multiplied.
+        kept = jnp.where(part[:, None] > 0, gradients * part[:, None], 0.0)
+        return total + jnp.sum(kept, axis=0)
+
+    total = jax.lax.fori_loop(
+        0, m // size, lambda i, total: add(total, i * size, size), jnp.zeros_like(theta)
+    )
+    return add(total, m - m % size, m % size) if m % size else total
