@@ -89,6 +89,7 @@ def _draw_in_child(queue):
     queue.put((SecureNoise().discrete_gaussian(1e9, 4).tolist(), SecureNoise().generator().random()))
 
 
+@pytest.mark.filterwarnings("ignore:os.fork", "ignore:This process")
 def test_noise_is_fresh_after_a_fork():
     SecureNoise().discrete_gaussian(1e9, 4)
     context = multiprocessing.get_context("fork")

@@ -41,6 +41,7 @@ class BassilySunMean(ReleasesOnce):
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(1e6, 0.1, size=(2000, 3))
     >>> release = BassilySunMean(radius=1.0).release(x, epsilon=1.0, delta=1e-6, random_state=0)
     >>> bool(abs(release.value - 1e6).max() < 0.05), release.privacy.certified

@@ -32,6 +32,7 @@ class ConcentratedMean(ReleasesOnce):
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(1e6, 0.1, size=(1000, 3))   # far away, and close together
     >>> release = ConcentratedMean(radius=1.0).release(x, epsilon=1.0, delta=1e-6, random_state=0)
     >>> bool(abs(release.value - 1e6).max() < 0.05), release.privacy.certified

@@ -55,6 +55,7 @@ class DeletionPTR(ReleasesOnce):
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(1e3, 0.1, size=(16, 2))
     >>> release = DeletionPTR(radius=1.0).release(x, epsilon=8.0, delta=1e-4, random_state=0)
     >>> bool(abs(release.value - 1e3).max() < 2), release.privacy.certified
