@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from userdp.data import Users
-from userdp.engines.layout import blocks, widths
+from userdp.engines.layout import LANES, SMALL, blocks, widths
 from userdp.errors import InvalidInputError
 
 
@@ -64,9 +64,19 @@ def test_users_with_few_items_or_bad_values_are_null_and_hold_nothing():
     usable = {int(j): bool(ok) for b in laid_out for j, ok in zip(b.positions, b.usable, strict=True) if ok}
     assert usable == {3: True}
     for block in laid_out:
-        null = np.repeat(~block.usable[:-1], block.width)
-        assert (block.features[:-1][null] == 0).all()
-        assert (block.weights[:-1][null] == 0).all()
+        null = np.repeat(~block.usable[: block.n_users], block.width)
+        assert (block.features[: len(null)][null] == 0).all()
+        assert (block.weights[: len(null)][null] == 0).all()
+
+
+def test_small_users_come_in_full_groups_of_nobody_else():
+    users = ragged([5] * 17 + [SMALL] * 3)
+    small, large = blocks(users)
+    assert (small.lanes, large.lanes) == (LANES, 1)
+    assert len(small.features) == 2 * LANES * small.width
+    assert len(small.usable) == len(small.positions) == 2 * LANES
+    assert not small.usable[17:].any()
+    assert not small.weights[17 * small.width :].any()
 
 
 def test_a_value_beyond_float32_causes_no_warning():

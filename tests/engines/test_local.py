@@ -158,6 +158,20 @@ def test_a_user_s_gradient_is_the_same_alone_in_any_company_and_in_any_order(nam
     assert gradients(loss, users.take(order), theta).tobytes() == together[order].tobytes()
 
 
+@pytest.mark.parametrize("name", ["glm", "smoothed"])
+def test_small_users_are_the_same_in_every_lane(name):
+    rng = np.random.default_rng(3)
+    users = make_users(rng.integers(1, 12, 100), d=10)
+    theta = rng.normal(size=10)
+    together = gradients(BITWISE[name], users, theta)
+    for j in (0, 57, 99):
+        alone = gradients(BITWISE[name], users.take(np.array([j])), theta)[0]
+        assert alone.tobytes() == together[j].tobytes()
+    for _ in range(5):
+        order = rng.permutation(100)[: rng.integers(20, 101)]
+        assert gradients(BITWISE[name], users.take(order), theta).tobytes() == together[order].tobytes()
+
+
 def test_one_user_s_items_do_not_shift_another_user_s_random_stream():
     loss = SampledSmoothing(SquaredDistance(), 0.3)
     theta = np.array([0.3, -0.2, 0.5])

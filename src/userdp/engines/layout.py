@@ -25,7 +25,8 @@ class Block:
     ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
     items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
     ``count`` is ``n_users`` as an array, and the spare row (a spare user in ``usable`` and ``positions``) is never
-    read: they keep a compiler from treating a block with a single user in another way than a larger one.
+    read: they keep a compiler from treating a block with a single user in another way than a larger one. Small
+    users come in full groups of ``lanes``, the last one filled up with spare users.
     """
 
     features: Any
@@ -36,6 +37,13 @@ class Block:
     count: Any
     n_users: int = field(metadata={"static": True})
     width: int = field(metadata={"static": True})
+    lanes: int = field(metadata={"static": True})
+
+
+# Users with fewer numbers than SMALL are computed LANES at a time: a loop over single users would cost more than their
+# arithmetic. Groups of 16 x 256 numbers and more are slower side by side than one by one.
+LANES = 16
+SMALL = 256
 
 
 def widths(largest: int) -> IntArray:
@@ -62,16 +70,27 @@ def blocks(users: Users, min_items: int = 1, dtype: DTypeLike = np.float32) -> t
 def _block(users: Users, members: IntArray, width: int, usable: NDArray[np.bool_], dtype: DTypeLike) -> Block:
     items, ok = users.items_per_user[members], usable[members]
     n, slot = len(members), np.arange(width)
+    lanes = LANES if width * users.n_features < SMALL else 1
+    spare = -n % lanes if lanes > 1 else 1
+    rows = (n + spare) * width if lanes > 1 else n * width + 1
     real = (slot < items[:, None]) & ok[:, None]
     here, there = np.flatnonzero(real), (users.offsets[members][:, None] + slot)[real]
-    features = np.zeros((n * width + 1, users.n_features), dtype)
-    targets, weights = np.zeros((2, n * width + 1), dtype)
+    features = np.zeros((rows, users.n_features), dtype)
+    targets, weights = np.zeros((2, rows), dtype)
     # A value too large for the type becomes an infinity, and its user null: no warning may tell.
     with np.errstate(all="ignore"):
         features[here] = users.rows[there]
         if users.targets is not None:
             targets[here] = users.targets[there]
-    weights[:-1] = (real / items[:, None]).ravel()
+    weights[: n * width] = (real / items[:, None]).ravel()
     return Block(
-        features, targets, weights, np.append(ok, False), np.append(members, 0), np.asarray(n), n, width
+        features=features,
+        targets=targets,
+        weights=weights,
+        usable=np.pad(ok, (0, spare)),
+        positions=np.pad(members, (0, spare)),
+        count=np.asarray(n),
+        n_users=n,
+        width=width,
+        lanes=lanes,
     )

@@ -2,7 +2,8 @@
 
 Users are computed one after the other inside one compiled loop, each by the same kernel on that user's own items: a
 vector is bit for bit a function of its user (and of theta), whoever else is in the data. The kernel reads a
-user's features once, because the second pass finds them in the cache.
+user's features once, because the second pass finds them in the cache. Small users of a linear predictor are computed
+sixteen at a time, each in a lane of its own of the vector unit: every lane does the same additions in the same order.
 """
 
 from collections.abc import Callable
@@ -98,9 +99,14 @@ def _user_gradients(loss: Objective, has_targets: bool) -> UserGradients:
     """Return one function per loss, so that a compiled loop serves all data of one shape."""
     kernel = _kernel(loss, has_targets)
 
+    def block_gradients(block: Block, theta: Array, key: Array) -> Array:
+        if block.lanes > 1 and isinstance(loss, LinearPredictorLoss):
+            return _side_by_side(loss, block, theta)
+        return _one_by_one(kernel, block, theta, key)
+
     def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
         theta = theta.astype(data[0].features.dtype)
-        return jnp.concatenate([_block_gradients(kernel, block, theta, key) for block in data])
+        return jnp.concatenate([block_gradients(block, theta, key) for block in data])
 
     return user_gradients
 
@@ -138,18 +144,41 @@ def _require_targets(loss: Objective, users: Users) -> None:
         )
 
 
-def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
+def _side_by_side(loss: LinearPredictorLoss, block: Block, theta: Array) -> Array:
+    """Compute small users of one block, as many at a time as there are lanes; users are the last axis."""
+    lanes, width, d = block.lanes, block.width, theta.shape[0]
+
+    def one_group(group: Array, gradients: Array) -> Array:
+        features, targets, weights = _items(block, group * lanes, lanes)
+        x = features.reshape(lanes, width, d).transpose(1, 2, 0)
+        y, w = targets.reshape(lanes, width).T, weights.reshape(lanes, width).T
+        predictions = jnp.sum(x * theta[:, None], axis=1)
+        slopes = loss.slopes_at(predictions, jnp.sqrt(jnp.sum(x * x, axis=1)), y)
+        gradient = jnp.sum((slopes * w)[:, None] * x, axis=0).T
+        return jax.lax.dynamic_update_slice_in_dim(gradients, gradient, group * lanes, 0)
+
+    null = jnp.zeros((block.positions.shape[0], d), theta.dtype)
+    gradients: Array = jax.lax.fori_loop(0, (block.count + lanes - 1) // lanes, one_group, null)
+    return jnp.where(block.usable[:, None], gradients, jnp.nan)[: block.n_users]
+
+
+def _items(block: Block, first: Array, n_users: int) -> tuple[Array, ...]:
+    """Features, targets and weights of neighbouring users of a block."""
+    return tuple(
+        jax.lax.dynamic_slice_in_dim(rows, first * block.width, n_users * block.width)
+        for rows in (block.features, block.targets, block.weights)
+    )
+
+
+def _one_by_one(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
     """Compute the users of one block, one after the other, by a loop that is compiled without their number."""
 
     def one_user(place: Array, gradients: Array) -> Array:
-        features, targets, weights = (
-            jax.lax.dynamic_slice_in_dim(rows, place * block.width, block.width) for rows in items
-        )
+        features, targets, weights = _items(block, place, 1)
         user_key = jax.random.fold_in(key, block.positions[place])
         gradient = kernel(theta, features, targets, weights, user_key)
         return gradients.at[place].set(jnp.where(block.usable[place], gradient, jnp.nan))
 
-    items = (block.features, block.targets, block.weights)
     null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
     gradients: Array = jax.lax.fori_loop(0, block.count, one_user, null)
     return gradients[: block.n_users]

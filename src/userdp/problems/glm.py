@@ -45,8 +45,13 @@ class LinearPredictorLoss(Loss):
         """Losses of items with features ``(..., d)`` and targets ``(...)``, shape ``(...)``."""
 
     @abstractmethod
+    def slopes_at(self, predictions: Array, norms: Array, targets: Array) -> Array:
+        """Return the derivatives at predictions ``<x, theta>`` of items with norms ``|x|``, elementwise."""
+
     def slopes(self, theta: Array, features: Array, targets: Array) -> Array:
         """Return the derivatives with respect to ``<x, theta>``, shape ``(...)``."""
+        norms = jnp.linalg.norm(features, axis=-1)
+        return self.slopes_at(linear_predictions(theta, features), norms, targets)
 
     @final
     def item_value(self, theta: Array, item: Item) -> Array:
@@ -114,9 +119,9 @@ class GLM(LinearPredictorLoss):
         return self.value(linear_predictions(theta, features), targets)
 
     @final
-    def slopes(self, theta: Array, features: Array, targets: Array) -> Array:
-        """``phi'(<x, theta>, y)``."""
-        return self.derivative(linear_predictions(theta, features), targets)
+    def slopes_at(self, predictions: Array, norms: Array, targets: Array) -> Array:
+        """``phi'(<x, theta>, y)``; the norms do not matter."""
+        return self.derivative(predictions, targets)
 
     @final
     def constants(self, feature_bound: float = math.inf, theta_bound: float = math.inf) -> Constants:

@@ -98,10 +98,14 @@ class SmoothedGLM(LinearPredictorLoss):
         prediction, width = _along(self.radius, self.dimension, theta, features)
         return self.loss.smoothed_value(prediction, targets, width, self.marginal)
 
-    def slopes(self, theta: Array, features: Array, targets: Array) -> Array:
+    def slopes_at(self, predictions: Array, norms: Array, targets: Array) -> Array:
         """``E phi'(<x, theta> + |x| r B, y)``."""
-        prediction, width = _along(self.radius, self.dimension, theta, features)
-        return self.loss.smoothed_derivative(prediction, targets, width, self.marginal)
+        return self.loss.smoothed_derivative(predictions, targets, self.radius * norms, self.marginal)
+
+    def slopes(self, theta: Array, features: Array, targets: Array) -> Array:
+        """Return the derivatives with respect to ``<x, theta>``, shape ``(...)``."""
+        _require_dimension(self.dimension, theta)
+        return super().slopes(theta, features, targets)
 
     def constants(self, feature_bound: float = math.inf, theta_bound: float = math.inf) -> Constants:
         """``(G, min(beta, 2 C_d G/r), 0)`` with G, beta those of the loss."""
@@ -200,12 +204,16 @@ class SampledSmoothing:
 
 def _along(radius: float, dimension: int, theta: Array, features: Array) -> tuple[Array, Array]:
     """``<x, theta>`` and ``|x| r``."""
+    _require_dimension(dimension, theta)
+    return linear_predictions(theta, features), radius * jnp.linalg.norm(features, axis=-1)
+
+
+def _require_dimension(dimension: int, theta: Array) -> None:
     if theta.shape != (dimension,):
         raise InvalidInputError(
             f"theta must have shape ({dimension},), the declared dimension, got {theta.shape}; "
             "build the smoothed loss with dimension = number of coordinates of theta."
         )
-    return linear_predictions(theta, features), radius * jnp.linalg.norm(features, axis=-1)
 
 
 def _item_keys(key: Array, items: int) -> Array:
