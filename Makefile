@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training audit data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-training audit data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,10 +37,13 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: bench-friends bench-rates bench-training ## measure speed and rates; results land in benchmarks/results
+bench: bench-friends bench-loading bench-rates bench-training ## measure speed and rates; results land in benchmarks/results
 
 bench-friends: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.friends
+
+bench-loading: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.loading
 
 bench-rates: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.rates
