@@ -1,4 +1,4 @@
-"""Small multiples as plain SVG: excess risk against n, m, d and epsilon, a line per system, crosses where it refused."""
+"""Small multiples as plain SVG: risk against n, m, d and epsilon, a line per system, crosses where one refused."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def panels(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="system-ui, sans-serif" font-size="12" role="img">',
-        f'<title>Excess risk of {len(methods)} systems against n, m, d and epsilon</title>',
+        f"<title>Excess risk of {len(methods)} systems against n, m, d and epsilon</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
     for i, axis in enumerate(ranges):
@@ -70,28 +70,32 @@ def _panel(
         y = down(10.0**power)
         parts.append(f'<path d="M{left} {y:.1f}H{left + WIDTH}" stroke="#f1f3f5"/>')
         parts.append(
-            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#666">10<tspan dy="-4" font-size="9">{power}</tspan></text>'
+            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#666">10'
+            f'<tspan dy="-4" font-size="9">{power}</tspan></text>'
         )
-    for value in values:
-        parts.append(
-            f'<text x="{across(value):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle" fill="#666">{value:g}</text>'
-        )
+    parts += [
+        f'<text x="{across(value):.1f}" y="{TOP + HEIGHT + 16}" text-anchor="middle" fill="#666">{value:g}</text>'
+        for value in values
+    ]
     for k, name in enumerate(methods):
         points = []
         for value in values:
             at = {**base, axis: value}
             row = next(
-                (row for row in rows if row["method"] == name and all(row[key] == at[key] for key in at)), None
+                (row for row in rows if row["method"] == name and all(row[key] == at[key] for key in at)),
+                None,
             )
             if row is None:
                 continue
             if row.get("excess_risk"):
                 points.append((across(value), down(row["excess_risk"])))
-            elif row["status"] in ("refused", "halted") and "only" not in row["note"]:
+            elif row["status"] in ("refused", "halted"):
                 parts.append(_cross(across(value) + 5 * (k - 5), TOP - CROSS_ROW, k))
         parts.append(_line(points, k))
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{COLOURS[k]}"/>' for x, y in points]
-    parts.append(f'<text x="{left}" y="{TOP - CROSS_ROW - 10}" fill="#666" font-size="11">× refused or halted</text>')
+    parts.append(
+        f'<text x="{left}" y="{TOP - CROSS_ROW - 10}" fill="#666" font-size="11">× refused or halted</text>'
+    )
     return parts
 
 
@@ -105,6 +109,4 @@ def _line(points: Sequence[tuple[float, float]], k: int) -> str:
 
 
 def _cross(x: float, y: float, k: int) -> str:
-    return (
-        f'<path d="M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" stroke="{COLOURS[k]}" stroke-width="1.6" fill="none"/>'
-    )
+    return f'<path d="M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6" stroke="{COLOURS[k]}" stroke-width="1.6" fill="none"/>'

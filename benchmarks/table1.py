@@ -99,7 +99,9 @@ def publish(rows: list[dict[str, Any]]) -> None:
         figure = panels([row for row in rows if row["problem"] == problem], known, asdict(BASE), RANGES)
         (RESULTS / f"table1-{problem}.svg").write_text(figure)
     result = {"base": asdict(BASE), "seeds": SEEDS, "rows": rows}
-    write_result("table1", "make bench-table1", result, table(rows, known, asdict(BASE), RANGES, asdict(TINY)))
+    write_result(
+        "table1", "make bench-table1", result, table(rows, known, asdict(BASE), RANGES, asdict(TINY))
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ A task is a problem at one size. What is public is the same for all systems: n, 
 gradient, the smoothness, the distance to the optimum, and that a user's mean gradient spreads like G/sqrt(m).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,10 +58,10 @@ class Task:
 
 
 def mean_estimation(size: Size, seed: int) -> Task:
-    """The mean of rows around a point of norm 1, by one private mean; excess risk |theta - mean|^2/2."""
+    """Draw rows on a unit sphere around a point of norm 1, to be found by one private mean; risk |theta - mean|^2/2."""
     rng = np.random.default_rng([seed, 11])
     target = _direction(rng, size.d)
-    rows = target + rng.standard_normal((size.n * size.m, size.d)) / math.sqrt(size.d)
+    rows = target + _on_sphere(rng, size.n * size.m, size.d)
     return Task(
         "mean",
         size,
@@ -79,16 +78,15 @@ def mean_estimation(size: Size, seed: int) -> Task:
 
 
 def logistic(size: Size, seed: int) -> Task:
-    """Logistic regression in the unit ball: features on the unit sphere, labels drawn at 4 times the optimum's direction.
+    """Draw features on the unit sphere and labels of a logistic model of norm 4; theta is sought in the unit ball.
 
-    The best point of the ball lies on its boundary, as the domain of a constrained problem usually makes it.
+    The best point of the ball lies on its boundary, where the mean gradient does not vanish.
     """
     rng = np.random.default_rng([seed, 12])
     direction = _direction(rng, size.d)
 
     def draw(rows: int) -> tuple[FloatArray, FloatArray]:
-        X = rng.standard_normal((rows, size.d))
-        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        X = _on_sphere(rng, rows, size.d)
         return X, (rng.random(rows) < expit(4 * X @ direction)).astype(np.float64)
 
     X, y = draw(size.n * size.m)
@@ -101,9 +99,7 @@ def logistic(size: Size, seed: int) -> Task:
         z = along * t[:, 0] + across * t[:, 1]
         return float(np.mean(np.logaddexp(0, z) - expit(4 * t[:, 0]) * z))
 
-    best = scipy_minimize(
-        lambda a: risk(a[0] * direction), [0.5], bounds=[(0.0, 1.0)], method="L-BFGS-B"
-    ).fun
+    best = scipy_minimize(lambda a: risk(a[0] * direction), [0.5], bounds=[(0.0, 1.0)], method="L-BFGS-B").fun
     return Task(
         "logistic",
         size,
@@ -120,8 +116,12 @@ def logistic(size: Size, seed: int) -> Task:
 
 
 def _direction(rng: np.random.Generator, d: int) -> FloatArray:
-    u = rng.normal(size=d)
-    return u / np.linalg.norm(u)
+    return _on_sphere(rng, 1, d)[0]
+
+
+def _on_sphere(rng: np.random.Generator, rows: int, d: int) -> FloatArray:
+    X = rng.standard_normal((rows, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def _sphere_coordinate(d: int, points: int = 100_000) -> FloatArray:

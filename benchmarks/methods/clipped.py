@@ -3,6 +3,4 @@
 from benchmarks.methods.method import Method, dp_sgd
 from userdp.means import ClippedMean
 
-METHOD = Method(
-    "clipping at G", "—", lambda task, seed: dp_sgd(task, ClippedMean(task.lipschitz), seed)
-)
+METHOD = Method("clipping at G", "—", lambda task, seed: dp_sgd(task, ClippedMean(task.lipschitz), seed))

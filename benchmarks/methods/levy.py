@@ -21,12 +21,14 @@ def solve(task: Task, seed: int) -> Solution:
     if task.rounds == 1:
         return dp_sgd(task, mean, seed)
     half = mean.calibrate(size.n // 2, size.d, Budget(size.epsilon, DELTA), _ROUNDS).start(SeededNoise(0))
-    # What noise of this size costs over the squared distance; more than the smoothness would forbid any step.
-    pull = min(half.noise_std * math.sqrt(size.d / _ROUNDS) / task.distance, task.smoothness)
+    noise = half.noise_std * math.sqrt(size.d)
+    # Steps as in dp_sgd, min(1/beta, R/(noise sqrt(T))); the leash is what such noise costs over the distance squared.
+    smoothness = max(task.smoothness, noise * math.sqrt(_ROUNDS) / task.distance)
+    pull = min(noise / math.sqrt(_ROUNDS) / task.distance, smoothness)
     return userdp.minimize(
         task.loss,
         task.users,
-        optimizer=PhasedERM(_ROUNDS, max(task.smoothness, half.noise_std * math.sqrt(size.d)), pull, 2, task.domain),
+        optimizer=PhasedERM(_ROUNDS, smoothness, pull, phases=2, domain=task.domain),
         mean=mean,
         epsilon=size.epsilon,
         delta=DELTA,

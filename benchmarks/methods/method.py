@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import userdp
 from benchmarks.tasks import DELTA, Task
-from userdp.errors import InvalidInputError
 from userdp.means.interface import MeanEstimator
 from userdp.mechanisms import SeededNoise
 from userdp.optimizers import DPSGD, Solution
@@ -53,9 +52,3 @@ def dp_sgd(task: Task, mean: MeanEstimator, seed: int, noise_std: float | None =
         delta=DELTA,
         random_state=seed,
     )
-
-
-def only_for(task: Task, problem: str) -> None:
-    """Refuse another problem."""
-    if task.problem != problem:
-        raise InvalidInputError(f"solves the problem {problem!r} only")

@@ -106,11 +106,7 @@ class DPSGD:
             raise InvalidInputError(
                 f"the mean was calibrated for {mean.rounds} rounds, the optimizer takes {self.rounds}"
             )
-        first = np.zeros(oracle.dimension) if start is None else np.asarray(start, dtype=np.float64)
-        if first.shape != (oracle.dimension,):
-            raise InvalidInputError(f"start must have shape ({oracle.dimension},), got {first.shape}")
-        if not np.isfinite(first).all():
-            raise InvalidInputError("start must be finite: at another point every user would be null")
+        first = starting_point(start, oracle.dimension)
         private = in_loop(mean)
         with jax.enable_x64(True):
             seed = noise.generator().integers(2**63)
@@ -150,6 +146,16 @@ class DPSGD:
     def first_averaged(self) -> int:
         """The first round whose iterate enters the answer."""
         return min(self.rounds - 1, self.rounds - round(self.averaged_share * self.rounds))
+
+
+def starting_point(start: FloatArray | None, dimension: int) -> FloatArray:
+    """Check where to start; the origin by default."""
+    first = np.zeros(dimension) if start is None else np.asarray(start, dtype=np.float64)
+    if first.shape != (dimension,):
+        raise InvalidInputError(f"start must have shape ({dimension},), got {first.shape}")
+    if not np.isfinite(first).all():
+        raise InvalidInputError("start must be finite: at another point every user would be null")
+    return first
 
 
 def _ridge_centre(oracle: GradientOracle, theta_0: Array) -> Array:

@@ -10,6 +10,7 @@ No step of a convex, beta-smooth loss with eta_i <= 2/beta drives two runs apart
 
 **Guarantee**: (epsilon, delta)-DP for replacing one user of at most m rows, whatever the rows;
 ``docs/proofs/group_privacy.md``, with the rounding errors of the steps.
+**Assumes**: the loss's slope is computed within 64 units in the last place.
 """
 
 import math
@@ -27,7 +28,7 @@ from userdp.data.users import Users
 from userdp.engines.local import Objective, n_parameters, without_ridge
 from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource
-from userdp.optimizers.dp_sgd import Solution
+from userdp.optimizers.dp_sgd import Solution, starting_point
 from userdp.optimizers.items import group_assumption, item_slots
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 from userdp.privacy.budget import Budget
@@ -116,7 +117,7 @@ class LocalizedSGD:
         phases = self._phases(N, eta, d)
         with jax.enable_x64(True):
             rows = _items(item_slots(users, m, noise), noise.permutation(N), self.feature_bound)
-            theta = self.domain.project(jnp.zeros(d) if start is None else jnp.asarray(start))
+            theta = self.domain.project(jnp.asarray(starting_point(start, d)))
             first = 0
             for size, step in phases:
                 average = _one_pass(self, plain, rows, first, size, step, ridge, theta)
