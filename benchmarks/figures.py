@@ -9,6 +9,8 @@ from benchmarks.methods.method import Method
 
 WIDTH, HEIGHT, GAP, LEFT, TOP, BOTTOM = 250, 250, 62, 56, 46, 40
 CROSS_ROW = 12
+# Risks beyond 10^MOST are drawn at the top edge: the answer is worth nothing there.
+MOST = 0
 COLOURS = (
     "#0b7285", "#0b7285", "#d9480f", "#5f3dc4", "#c2255c", "#2b8a3e",
     "#868e96", "#e67700", "#a87900", "#1864ab", "#4dabf7", "#adb5bd",
@@ -24,8 +26,10 @@ def panels(
     ranges: Mapping[str, Sequence[float]],
 ) -> str:
     """Draw one panel per range, all on the same vertical axis, and a legend."""
+    rows = [row for row in rows if sum(row[axis] != base[axis] for axis in base) <= 1]
     risks = [row["excess_risk"] for row in rows if row.get("excess_risk")]
-    low, high = math.floor(math.log10(min(risks))), math.ceil(math.log10(max(risks)))
+    low = math.floor(math.log10(min(risks)))
+    high = min(math.ceil(math.log10(max(risks))), MOST)
     width = LEFT + len(ranges) * (WIDTH + GAP)
     legend_rows = -(-len(methods) // 4)
     height = TOP + HEIGHT + BOTTOM + 18 * legend_rows + 12
@@ -57,10 +61,10 @@ def _panel(
     first, last = math.log(values[0]), math.log(values[-1])
 
     def across(value: float) -> float:
-        return left + 10 + (WIDTH - 20) * (math.log(value) - first) / (last - first)
+        return left + 28 + (WIDTH - 56) * (math.log(value) - first) / (last - first)
 
     def down(risk: float) -> float:
-        return TOP + HEIGHT * (high - math.log10(risk)) / (high - low)
+        return TOP + HEIGHT * max(high - math.log10(risk), 0) / (high - low)
 
     parts = [
         f'<rect x="{left}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#ced4da"/>',
@@ -90,7 +94,7 @@ def _panel(
             if row.get("excess_risk"):
                 points.append((across(value), down(row["excess_risk"])))
             elif row["status"] in ("refused", "halted"):
-                parts.append(_cross(across(value) + 5 * (k - 5), TOP - CROSS_ROW, k))
+                parts.append(_cross(across(value) + 4 * (k - 5.5), TOP - CROSS_ROW, k))
         parts.append(_line(points, k))
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{COLOURS[k]}"/>' for x, y in points]
     parts.append(

@@ -28,8 +28,8 @@ def table(
         "# Table 1, measured",
         "",
         f"Excess risk of every system on the same data; one number changed at a time from {at_base}; δ = 1e-6; "
-        "geometric mean over the seeds. A dash: refused, halted or not run, with the reason below; a star: halted in some "
-        "runs. Everything but the numbers of users and items, the dimension, ε, a bound on a row's gradient, the "
+        "geometric mean over the seeds. A dash: refused, halted or not run, with the reason below; a star: halted in "
+        "some runs. Everything but the numbers of users and items, the dimension, ε, a bound on a row's gradient, the "
         "smoothness and the distance to the optimum is unknown to the systems; steps come from one formula, nothing is "
         "tuned.",
         "",
@@ -113,11 +113,9 @@ def _slopes(
         cells = []
         for axis, values in ranges.items():
             ends = [_find(mine, name, {**base, axis: value}) for value in (values[0], values[-1])]
-            risks = [row.get("excess_risk") if row is not None else None for row in ends]
-            ran = all(risks)
-            cells.append(
-                f"{math.log(risks[1] / risks[0]) / math.log(values[-1] / values[0]):+.2f}" if ran else "—"
-            )
+            risks = [row["excess_risk"] for row in ends if row is not None and row.get("excess_risk")]
+            decades = math.log(values[-1] / values[0])
+            cells.append(f"{math.log(risks[1] / risks[0]) / decades:+.2f}" if len(risks) == 2 else "—")
         lines.append(f"| {method.label} | {' | '.join(cells)} |")
     return [*lines, ""]
 

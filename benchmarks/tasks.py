@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize as scipy_minimize
 from scipy.special import expit
 
 from userdp.arrays import FloatArray
@@ -99,7 +98,7 @@ def logistic(size: Size, seed: int) -> Task:
         z = along * t[:, 0] + across * t[:, 1]
         return float(np.mean(np.logaddexp(0, z) - expit(4 * t[:, 0]) * z))
 
-    best = scipy_minimize(lambda a: risk(a[0] * direction), [0.5], bounds=[(0.0, 1.0)], method="L-BFGS-B").fun
+    best = risk(direction)
     return Task(
         "logistic",
         size,
@@ -111,17 +110,19 @@ def logistic(size: Size, seed: int) -> Task:
         spread=1.0,
         distance=1.0,
         domain=L2Ball(1.0),
-        excess_risk=lambda theta: risk(np.asarray(theta)) - float(best),
+        excess_risk=lambda theta: risk(np.asarray(theta)) - best,
     )
 
 
 def _direction(rng: np.random.Generator, d: int) -> FloatArray:
-    return _on_sphere(rng, 1, d)[0]
+    direction: FloatArray = _on_sphere(rng, 1, d)[0]
+    return direction
 
 
 def _on_sphere(rng: np.random.Generator, rows: int, d: int) -> FloatArray:
-    X = rng.standard_normal((rows, d))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
+    X: FloatArray = rng.standard_normal((rows, d))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X
 
 
 def _sphere_coordinate(d: int, points: int = 100_000) -> FloatArray:

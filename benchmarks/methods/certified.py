@@ -7,8 +7,9 @@ from userdp.optimizers import Solution
 
 
 def solve(task: Task, seed: int) -> Solution:
-    gate = "gaussian" if task.rounds == 1 else "deferred"
-    return dp_sgd(task, ConcentratedMean(task.radius, gate=gate), seed)
+    return dp_sgd(
+        task, ConcentratedMean(task.radius, gate="gaussian" if task.rounds == 1 else "deferred"), seed
+    )
 
 
 METHOD = Method("concentrated mean, certified (here)", "n ≳ log(1/δ)/ε", solve)

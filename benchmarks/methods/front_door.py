@@ -15,6 +15,7 @@ def solve(task: Task, seed: int) -> Solution:
         release = userdp.mean(users.rows, groups=groups, epsilon=size.epsilon, delta=DELTA, random_state=seed)
         return Solution(release.value, release.privacy)
     model = userdp.LogisticRegression(size.epsilon, DELTA, fit_intercept=False, random_state=seed)
+    assert users.targets is not None
     model.fit(users.rows, users.targets, groups=groups)
     # Into the ball in which the others look for theta.
     coefficients = np.ravel(model.coef_)

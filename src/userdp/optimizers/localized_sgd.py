@@ -25,7 +25,7 @@ from jax import Array
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
-from userdp.engines.local import Objective, n_parameters, without_ridge
+from userdp.engines.local import Objective, n_parameters, require_targets, without_ridge
 from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import Solution, starting_point
@@ -106,6 +106,7 @@ class LocalizedSGD:
         """Run all phases; ``max_items`` is m."""
         m = count("max_items", max_items, 1, "declare how many rows a user may have")
         plain, ridge = _nonexpansive(loss)
+        require_targets(plain, users)
         d = dimension if dimension is not None else n_parameters(loss, users.n_features)
         N, mu = users.n_users * m, mu_from_budget(budget.epsilon, budget.delta)
         eta = self._first_step(
