@@ -84,7 +84,7 @@ def local_oracle(
         Coordinates of theta, where the loss cannot tell from the number of features.
     """
     plain, ridge = without_ridge(loss)
-    require_targets(plain, users)
+    _require_targets(plain, users)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
@@ -130,8 +130,7 @@ def without_ridge(loss: Objective) -> tuple[Objective, float]:
     return loss, 0.0
 
 
-def require_targets(loss: Objective, users: Users) -> None:
-    """Refuse users without targets where the loss needs them."""
+def _require_targets(loss: Objective, users: Users) -> None:
     labelled = loss.loss if isinstance(loss, SampledSmoothing) else loss
     if users.targets is None and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
         raise InvalidInputError(
