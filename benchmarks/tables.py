@@ -146,7 +146,8 @@ def _losses(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[str]:
         ratio = f"{best['excess_risk'] / ours['excess_risk']:.2g}" if ours.get("excess_risk") else "—"
         lines.append(
             f"| {ours['problem']} | {ours['n']:,} | {ours['m']} | {ours['d']} | {ours['epsilon']:g} | "
-            f"{methods[ours['method']].label}: {_shown(ours)} | {methods[best['method']].label}: {_shown(best)} | {ratio} |"
+            f"{methods[ours['method']].label}: {_shown(ours)} | "
+            f"{methods[best['method']].label}: {_shown(best)} | {ratio} |"
         )
     return [*lines, ""]
 
