@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-training audit data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training audit data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,7 +37,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: bench-friends bench-loading bench-rates bench-training ## measure speed and rates; results land in benchmarks/results
+bench: bench-friends bench-loading bench-rates bench-training bench-table1 ## measure speed and rates; results land in benchmarks/results
 
 bench-friends: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.friends
@@ -50,6 +50,9 @@ bench-rates: $(VENV)/.dev
 
 bench-training: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training
+
+bench-table1: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.table1
 
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit

@@ -20,7 +20,8 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     **{
         f"benchmarks/results/{path.name}": f"results/{path.name}"
-        for path in sorted((ROOT / "benchmarks/results").glob("*.md"))
+        for path in sorted((ROOT / "benchmarks/results").glob("*"))
+        if path.suffix in (".md", ".svg")
     },
 }
 # Pages that are being written elsewhere: until they exist, their links are plain text. Empty this when they do.
@@ -50,7 +51,7 @@ def on_config(config: Any) -> Any:
     for section in config.nav:
         for title, pages in section.items():
             section[title] = [page for page in pages if not any(map(is_missing, page.values()))]
-    results = (path for path in OUTSIDE if path.startswith("benchmarks/"))
+    results = (path for path in OUTSIDE if path.startswith("benchmarks/") and path.endswith(".md"))
     config.nav[-1]["Project"] += [{_title(path): OUTSIDE[path]} for path in results]
     return config
 

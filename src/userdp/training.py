@@ -11,7 +11,7 @@ from userdp.engines.local import GradientOracle, Objective, local_oracle, n_para
 from userdp.errors import InvalidInputError
 from userdp.means.interface import MeanEstimator
 from userdp.mechanisms.noise import NoiseSource, noise_source
-from userdp.optimizers import DPSGD, Localization, Phase, Solution
+from userdp.optimizers import DPSGD, ItemDPSGD, Localization, LocalizedSGD, Phase, PhasedERM, Solution
 from userdp.optimizers.dp_sgd import EVERYWHERE
 from userdp.planning import PhasePlan, Plan
 from userdp.privacy.budget import Budget
@@ -24,7 +24,7 @@ def minimize(
     *,
     domain: Domain | None = None,
     plan: Plan | None = None,
-    optimizer: DPSGD | None = None,
+    optimizer: DPSGD | PhasedERM | ItemDPSGD | LocalizedSGD | None = None,
     mean: MeanEstimator | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -50,10 +50,11 @@ def minimize(
         Where the answer may lie; the whole space by default.
     plan : Plan
         From :func:`userdp.plan`; its users and features must be those of the data.
-    optimizer : DPSGD
-        Rounds, step size and domain, chosen by hand.
+    optimizer : DPSGD, PhasedERM, ItemDPSGD or LocalizedSGD
+        Rounds, step size and domain, chosen by hand. The last two protect rows, and users by group privacy: they
+        take ``max_items`` instead of a ``mean``.
     mean : MeanEstimator
-        A private mean with its radius, for example ``ConcentratedMean(radius, gate="deferred")``.
+        Any private mean with its radius, for example ``ConcentratedMean(radius, gate="deferred")``.
     start : array
         Where to start; the origin by default. Public.
     min_items, max_items : int
@@ -94,12 +95,36 @@ def minimize(
         if any(argument is not None for argument in (optimizer, mean, epsilon, delta)):
             raise InvalidInputError("give either a plan, or optimizer, mean, epsilon and delta, not both")
         return _run_plan(loss, users, plan, domain, first, min_items, noise)
-    if optimizer is None or mean is None or epsilon is None or delta is None:
+    if optimizer is None or epsilon is None or delta is None:
         raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
     if domain is not None:
         raise InvalidInputError("the domain belongs to the optimizer: DPSGD(rounds, step_size, domain=...)")
     budget = Budget(epsilon, delta)
     budget.warn_if_weak_for(users.n_users)
+    if isinstance(optimizer, ItemDPSGD | LocalizedSGD):
+        if mean is not None or max_items is None or min_items != 1:
+            raise InvalidInputError(
+                f"{type(optimizer).__name__} takes rows: give max_items, and neither mean nor min_items"
+            )
+        return optimizer.run(
+            loss,
+            users,
+            max_items=max_items,
+            budget=budget,
+            noise=noise,
+            start=first,
+            dimension=_dimension(first),
+        )
+    if mean is None:
+        raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
+    if isinstance(optimizer, PhasedERM):
+        dimension = _dimension(first) or n_parameters(loss, users.n_features)
+        localization = optimizer.localization(mean, users.n_users, dimension, budget)
+
+        def oracle_of(i: int, chosen: IntArray) -> GradientOracle:
+            return local_oracle(loss, users.take(chosen), dimension=dimension, min_items=min_items)
+
+        return localization.run(oracle_of, users.n_users, noise, first)
     oracle = local_oracle(loss, users, dimension=_dimension(first), min_items=min_items)
     calibrated = mean.calibrate(users.n_users, oracle.dimension, budget, optimizer.rounds)
     return optimizer.run(oracle, calibrated, noise, first)

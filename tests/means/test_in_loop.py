@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from userdp.errors import InvalidInputError, NotConcentratedError
-from userdp.means import ClippedMean, ConcentratedMean
+from userdp.means import AdaptiveClippedMean, ClippedMean, ConcentratedMean
 from userdp.means.loops import in_loop
 from userdp.mechanisms.noise import SeededNoise
 from userdp.privacy import Budget
@@ -170,7 +170,33 @@ def test_vectors_of_another_shape_are_refused(mean, shape):
         looped(mean.calibrate(N, D, BUDGET, T), np.zeros(shape), SeededNoise(0))
 
 
+class NoiseByScale:
+    """One seeded stream per scale: a loop draws answers and counts apart, a session in turns."""
+
+    seeded = True
+
+    def __init__(self):
+        self.sources = {}
+
+    def discrete_gaussian(self, scale, size):
+        return self.sources.setdefault(scale, SeededNoise(int(scale))).discrete_gaussian(scale, size)
+
+
+@pytest.mark.parametrize(("warmup", "rounds"), [(0, T), (5, T), (0, 1), (3, 1)])
+def test_adaptive_clipped_rounds_follow_the_session(warmup, rounds):
+    """Up to the last bits of the radius, whose exponential two libraries round in their own ways."""
+    estimator = AdaptiveClippedMean(3.0, warmup=warmup, learning_rate=0.7, centre=[50.0, 50.0, 50.1])
+    mean = estimator.calibrate(N, D, BUDGET, rounds)
+    queries = queries_on_a_lattice(2**-10, spread=0.3)[:rounds]
+    loop, answers, state = looped(mean, queries, NoiseByScale())
+    session = mean.start(NoiseByScale())
+    expected = np.array([session.answer(x) for x in queries])
+    np.testing.assert_allclose(answers, expected, rtol=1e-7)
+    assert float(state[1]) == pytest.approx(session.radius, rel=1e-12)
+    assert (session.radius != 3.0) == (warmup + rounds > 1)
+    assert loop.close(state, SeededNoise(0)) == (False, session.finish())
+
+
 def test_means_whose_answers_leave_one_by_one_have_no_loop():
     for gate in ("one-sided", "gaussian"):
-        with pytest.raises(InvalidInputError, match="cannot run inside a loop"):
-            in_loop(ConcentratedMean(1.0, gate=gate).calibrate(2_000, D, BUDGET, T))
+        assert in_loop(ConcentratedMean(1.0, gate=gate).calibrate(2_000, D, BUDGET, T)) is None

@@ -33,7 +33,9 @@ COUNT_RESOLUTION = 2**10
 _PAPER_COUNT_SHARE = 1 / 20
 # Without a given count_noise, the counts cost at most this share of mu^2.
 _LARGEST_COUNT_COST = 0.1
-_RADIUS_RANGE = (1e-100, 1e100)
+# The radius stays in this range, and changes by at most this factor's exponential.
+RADIUS_RANGE = (1e-100, 1e100)
+LARGEST_STEP = 50.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,16 @@ class CalibratedAdaptiveClippedMean:
     count: GaussianEvent | None
     beside: tuple[Event, ...]
 
+    @property
+    def rounds(self) -> int:
+        """How many queries are paid for."""
+        return self.event.rounds
+
+    def statement(self, *, seeded: bool) -> PrivacyStatement:
+        """State the guarantee of a whole session."""
+        events = (*self.beside, self.event, *((self.count,) if self.count else ()))
+        return PrivacyStatement.certify(self.budget, events, n_users=self.n_users, seeded=seeded)
+
     def start(self, noise: NoiseSource) -> "AdaptiveClippedSession":
         """Open a session of the calibrated rounds."""
         return AdaptiveClippedSession(self, noise)
@@ -205,16 +217,16 @@ class AdaptiveClippedSession:
         units = count_units(x, mean.centre, self._next_radius, options.quantile)
         noisy = units + int(self.noise.discrete_gaussian(mean.count.scale, 1)[0])
         share = noisy / (COUNT_RESOLUTION * mean.n_users)
-        low, high = _RADIUS_RANGE
+        low, high = RADIUS_RANGE
         step = -options.learning_rate * (share - options.quantile)
-        self._next_radius = min(max(self._next_radius * math.exp(min(max(step, -50), 50)), low), high)
+        self._next_radius = min(
+            max(self._next_radius * math.exp(min(max(step, -LARGEST_STEP), LARGEST_STEP)), low), high
+        )
 
     def finish(self) -> PrivacyStatement:
         """Close the session and state the guarantee."""
-        mean = self.mean
         self._closed = True
-        events = (*mean.beside, mean.event, *((mean.count,) if mean.count else ()))
-        return PrivacyStatement.certify(mean.budget, events, n_users=mean.n_users, seeded=self.noise.seeded)
+        return self.mean.statement(seeded=self.noise.seeded)
 
 
 def count_units(vectors: FloatArray, centre: FloatArray, radius: float, quantile: float) -> int:

@@ -76,6 +76,11 @@ class CalibratedClippedMean:
     event: GaussianEvent
     beside: tuple[Event, ...]
 
+    @property
+    def rounds(self) -> int:
+        """How many queries are paid for."""
+        return self.event.rounds
+
     def statement(self, *, seeded: bool) -> PrivacyStatement:
         """State the guarantee of a whole session."""
         events = (*self.beside, self.event)

@@ -123,6 +123,11 @@ class CalibratedDeletionPTR:
     others: tuple[Event, ...]
     event: GaussianEvent
 
+    @property
+    def rounds(self) -> int:
+        """How many queries are paid for."""
+        return self.event.rounds
+
     def start(self, noise: NoiseSource) -> "DeletionSession":
         """Open a session of the calibrated rounds."""
         return DeletionSession(self, noise)

@@ -208,6 +208,11 @@ class CalibratedFriendlyCoreMean:
     setting: CountSetting
     beside: tuple[Event, ...]
 
+    @property
+    def rounds(self) -> int:
+        """How many queries are paid for."""
+        return self.setting.rounds
+
     def start(self, noise: NoiseSource) -> "FriendlyCoreSession":
         """Open a session of the calibrated rounds."""
         return FriendlyCoreSession(self, noise)

@@ -9,6 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from jax import Array
 
+from userdp.arrays import IntArray
+from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.statement import PrivacyStatement
 
@@ -38,3 +40,25 @@ class InLoopMean(Protocol):
         NotConcentratedError
             If nothing of the run may leave.
         """
+
+
+def check_shape(vectors: Array, n_users: int, dimension: int) -> None:
+    """Refuse, while the loop is compiled, vectors of another shape than the noise was calibrated for."""
+    if vectors.shape != (n_users, dimension):
+        raise InvalidInputError(
+            f"the noise was calibrated for vectors of shape {(n_users, dimension)}, got {vectors.shape}"
+        )
+
+
+def gaussian_rows(noise: NoiseSource, scale: float, rounds: int, dimension: int) -> IntArray:
+    """Draw the discrete Gaussian noise of all rounds, a row each."""
+    return noise.discrete_gaussian(scale, rounds * dimension).reshape(rounds, dimension)
+
+
+def in_steps(x: Array, step: Array | float) -> Array:
+    """Divide by the lattice's step, correctly rounded as NumPy does; not finite where x is not.
+
+    XLA would multiply by the reciprocal of a constant, and of any scalar: half-way cases would then round to
+    another lattice point than in a session. So the divisor is made to depend on x, which changes no finite number.
+    """
+    return x / (step + 0.0 * x)

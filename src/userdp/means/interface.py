@@ -64,6 +64,10 @@ class Session(Protocol):
 class CalibratedMean(Protocol):
     """A mean estimator with its noise set for a number of users, a dimension, a budget and rounds."""
 
+    @property
+    def rounds(self) -> int:
+        """How many adaptive queries are paid for."""
+
     def start(self, noise: NoiseSource) -> Session:
         """Open a session; each one costs the whole budget."""
 

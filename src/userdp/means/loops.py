@@ -9,10 +9,12 @@ import numpy as np
 from jax import Array
 
 from userdp.arrays import IntArray
-from userdp.errors import InvalidInputError, NotConcentratedError
+from userdp.errors import NotConcentratedError
+from userdp.means.adaptive_clipped import CalibratedAdaptiveClippedMean
 from userdp.means.certified import NOT_CONCENTRATED, CertifiedMean
-from userdp.means.clipped import CalibratedClippedMean, norm_limit
-from userdp.means.in_loop import InLoopMean
+from userdp.means.clipped import CalibratedClippedMean
+from userdp.means.clipped_loops import AdaptiveClippedLoop, ClippedLoop
+from userdp.means.in_loop import InLoopMean, check_shape, gaussian_rows, in_steps
 from userdp.means.in_loop_friends import friends
 from userdp.means.interface import CalibratedMean
 from userdp.means.lattice import COORDINATE_LIMIT, Lattice
@@ -24,13 +26,10 @@ from userdp.privacy.calibration import INDEX_RESOLUTION, DeferredSetting
 from userdp.privacy.statement import PrivacyStatement
 
 
-def in_loop(mean: CalibratedMean) -> InLoopMean:
-    """Return the form of a calibrated mean that runs inside a compiled loop.
+def in_loop(mean: CalibratedMean) -> InLoopMean | None:
+    """Return the form of a calibrated mean that runs inside a compiled loop; None where it has none.
 
-    Raises
-    ------
-    InvalidInputError
-        For a mean whose answers leave one by one, or that has no such form.
+    A mean whose answers leave one by one, or that draws noise by what it has seen, is asked round by round instead.
     """
     match mean:
         case InLoopMean():
@@ -41,9 +40,9 @@ def in_loop(mean: CalibratedMean) -> InLoopMean:
             return PaperLoop(mean)
         case CalibratedClippedMean():
             return ClippedLoop(mean)
-    raise InvalidInputError(
-        f'{type(mean).__name__} cannot run inside a loop; use ConcentratedMean(radius, gate="deferred")'
-    )
+        case CalibratedAdaptiveClippedMean():
+            return AdaptiveClippedLoop(mean)
+    return None
 
 
 @final
@@ -62,7 +61,7 @@ class CertifiedLoop:
     def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
         scale = self.mean.mean_event(self.setting.index).scale
-        return _gaussian_rows(noise, scale, self.rounds, self.mean.lattice.dimension)
+        return gaussian_rows(noise, scale, self.rounds, self.mean.lattice.dimension)
 
     def initial_state(self) -> Array:
         """Return the smallest index so far: of no round, the number of users."""
@@ -71,7 +70,7 @@ class CertifiedLoop:
     def round(self, state: Array, vectors: Array, draw: Array) -> tuple[Array, Array]:
         """Weigh, average and add noise."""
         lattice = self.mean.lattice
-        _check_query(vectors, self.mean.n_users, lattice.dimension)
+        check_shape(vectors, self.mean.n_users, lattice.dimension)
         units = _round_to_lattice(vectors, lattice)
         lo, hi = ramp_start(self.mean.n_users), self.setting.index - 1
         weights, index = friends(units, lattice.radius_units, lo, hi)
@@ -108,7 +107,7 @@ class PaperLoop:
             "threshold": np.broadcast_to(threshold, (T,)),
             "query": noise.discrete_laplace(laplace_scale(4 * n, epsilon), T),
             "coins": np.frombuffer(noise.generator().bytes(8 * T), np.uint32).reshape(T, 2),
-            "gaussian": _gaussian_rows(noise, FINENESS, T, self.mean.dimension),
+            "gaussian": gaussian_rows(noise, FINENESS, T, self.mean.dimension),
         }
 
     def initial_state(self) -> Array:
@@ -117,7 +116,7 @@ class PaperLoop:
 
     def round(self, state: Array, vectors: Array, draw: dict[str, Array]) -> tuple[Array, Array]:
         """Score, keep by coin flips, average, add noise."""
-        _check_query(vectors, self.mean.n_users, self.mean.dimension)
+        check_shape(vectors, self.mean.n_users, self.mean.dimension)
         x = vectors.astype(jnp.float64)
         n, tau = self.mean.n_users, self.mean.radius
         close, near = _plain_counts(x, tau), _plain_counts(x, 2 * tau)
@@ -133,66 +132,8 @@ class PaperLoop:
         return bool(state), self.mean.statement(seeded=noise.seeded)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class ClippedLoop:
-    """Rounds of the clipped mean."""
-
-    mean: CalibratedClippedMean
-
-    @property
-    def rounds(self) -> int:
-        """How many queries are paid for."""
-        return self.mean.event.rounds
-
-    def draw(self, noise: NoiseSource) -> IntArray:
-        """Draw the discrete Gaussian noise of all rounds."""
-        return _gaussian_rows(noise, self.mean.event.scale, self.rounds, self.mean.lattice.dimension)
-
-    def initial_state(self) -> tuple[()]:
-        """Nothing is carried."""
-        return ()
-
-    def round(self, state: tuple[()], vectors: Array, draw: Array) -> tuple[tuple[()], Array]:
-        """Clip onto the lattice ball, add up, add noise."""
-        lattice, limit = self.mean.lattice, norm_limit(self.mean.lattice)
-        _check_query(vectors, self.mean.n_users, lattice.dimension)
-        units = _in_steps(vectors.astype(jnp.float64) - self.mean.centre, lattice)
-        units = jnp.where(jnp.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
-        largest = jnp.maximum(jnp.abs(units).max(axis=1, keepdims=True), 1.0)
-        norms = largest * jnp.sqrt(jnp.sum((units / largest) ** 2, axis=1, keepdims=True))
-        clipped = jnp.trunc(units * (limit / jnp.maximum(norms, limit))).astype(jnp.int64)
-        noisy = jnp.sum(clipped, axis=0) + draw
-        return state, jnp.asarray(self.mean.centre) + noisy * (lattice.step / self.mean.n_users)
-
-    def close(self, state: tuple[()], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
-        """State the guarantee; a clipped mean never halts."""
-        return False, self.mean.statement(seeded=noise.seeded)
-
-
-def _check_query(vectors: Array, n_users: int, dimension: int) -> None:
-    """Refuse, while the loop is compiled, vectors of another shape than the noise was calibrated for."""
-    if vectors.shape != (n_users, dimension):
-        raise InvalidInputError(
-            f"the noise was calibrated for vectors of shape {(n_users, dimension)}, got {vectors.shape}"
-        )
-
-
-def _gaussian_rows(noise: NoiseSource, scale: float, rounds: int, dimension: int) -> IntArray:
-    return noise.discrete_gaussian(scale, rounds * dimension).reshape(rounds, dimension)
-
-
-def _in_steps(x: Array, lattice: Lattice) -> Array:
-    """Divide by the lattice's step, correctly rounded as NumPy does; not finite where x is not.
-
-    XLA would multiply by the reciprocal of a constant, and of any scalar: half-way cases would then round to
-    another lattice point than in a session. So the divisor is made to depend on x, which changes no finite number.
-    """
-    return x / (lattice.step + 0.0 * x)
-
-
 def _round_to_lattice(vectors: Array, lattice: Lattice) -> Array:
-    units = jnp.rint(_in_steps(vectors.astype(jnp.float64), lattice))
+    units = jnp.rint(in_steps(vectors.astype(jnp.float64), lattice.step))
     usable = (jnp.abs(units) <= COORDINATE_LIMIT).all(axis=1, keepdims=True)
     return jnp.where(usable, units, jnp.nan)
 

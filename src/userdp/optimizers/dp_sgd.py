@@ -3,8 +3,9 @@ r"""Algorithm 3 of Asi & Liu (2023): SGD on users' mean gradients, one private m
     g_t     = private mean over users of their mean gradient at theta_t
     theta_(t+1) = Proj(theta_t - eta (g_t + ridge (theta_t - centre)))
 
-The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halts. All rounds run in one compiled
-loop; the noise is drawn ahead on the host.
+The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halts. Any private mean will do. Where it
+can run inside a loop, all rounds are compiled together and its noise is drawn ahead on the host; otherwise it is asked
+round by round.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from userdp.arrays import FloatArray
 from userdp.engines.local import GradientOracle
 from userdp.errors import InvalidInputError
 from userdp.means.in_loop import InLoopMean
-from userdp.means.interface import CalibratedMean
+from userdp.means.interface import CalibratedMean, Session
 from userdp.means.loops import in_loop
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.statement import PrivacyStatement
@@ -99,28 +100,26 @@ class DPSGD:
         Raises
         ------
         NotConcentratedError
-            If the mean's deferred gate refuses; nothing of the run is then released.
+            If the mean refuses, at its end or in some round; nothing of the run is then released.
         """
-        private = in_loop(mean)
-        if private.rounds != self.rounds:
+        if mean.rounds != self.rounds:
             raise InvalidInputError(
-                f"the mean was calibrated for {private.rounds} rounds, the optimizer takes {self.rounds}"
+                f"the mean was calibrated for {mean.rounds} rounds, the optimizer takes {self.rounds}"
             )
-        first = np.zeros(oracle.dimension) if start is None else np.asarray(start, dtype=np.float64)
-        if first.shape != (oracle.dimension,):
-            raise InvalidInputError(f"start must have shape ({oracle.dimension},), got {first.shape}")
-        if not np.isfinite(first).all():
-            raise InvalidInputError("start must be finite: at another point every user would be null")
+        first = starting_point(start, oracle.dimension)
+        private = in_loop(mean)
         with jax.enable_x64(True):
             seed = noise.generator().integers(2**63)
             theta_0 = self.domain.project(jnp.asarray(first))
+            if private is None:
+                return self._round_by_round(oracle, mean.start(noise), theta_0, jax.random.key(seed))
             average, state = _loop(
                 self,
                 private,
                 oracle.user_gradients,
                 oracle.ridge,
                 oracle.data,
-                jnp.zeros_like(theta_0) if oracle.ridge_centre is None else jnp.asarray(oracle.ridge_centre),
+                _ridge_centre(oracle, theta_0),
                 theta_0,
                 private.draw(noise),
                 jax.random.key(seed),
@@ -128,10 +127,51 @@ class DPSGD:
             halted, statement = private.close(state, noise)
             return Solution(np.asarray(theta_0 if halted else average), statement, halted)
 
+    def _round_by_round(
+        self, oracle: GradientOracle, session: Session, theta_0: Array, key: Array
+    ) -> Solution:
+        """Ask a session: its answers may leave as they come, so what is computed from them may as well."""
+        theta, total = theta_0, jnp.zeros_like(theta_0)
+        centre = _ridge_centre(oracle, theta_0)
+        for t in range(self.rounds):
+            vectors = _gradients(oracle.user_gradients, oracle.data, theta, jax.random.fold_in(key, t))
+            answer = session.answer(np.asarray(vectors, dtype=np.float64))
+            theta = _step(self, oracle.ridge, theta, jnp.asarray(answer), centre)
+            total = total + theta if t >= self.first_averaged else total
+        statement = session.finish()
+        average = total / (self.rounds - self.first_averaged)
+        return Solution(np.asarray(theta_0 if session.halted else average), statement, session.halted)
+
     @property
     def first_averaged(self) -> int:
         """The first round whose iterate enters the answer."""
         return min(self.rounds - 1, self.rounds - round(self.averaged_share * self.rounds))
+
+
+def starting_point(start: FloatArray | None, dimension: int) -> FloatArray:
+    """Check where to start; the origin by default."""
+    first = np.zeros(dimension) if start is None else np.asarray(start, dtype=np.float64)
+    if first.shape != (dimension,):
+        raise InvalidInputError(f"start must have shape ({dimension},), got {first.shape}")
+    if not np.isfinite(first).all():
+        raise InvalidInputError("start must be finite: at another point every user would be null")
+    return first
+
+
+def _ridge_centre(oracle: GradientOracle, theta_0: Array) -> Array:
+    return jnp.zeros_like(theta_0) if oracle.ridge_centre is None else jnp.asarray(oracle.ridge_centre)
+
+
+@partial(jax.jit, static_argnums=0)
+def _gradients(user_gradients: Any, data: Any, theta: Array, key: Array) -> Array:
+    gradients: Array = user_gradients(data, theta, key)
+    return gradients
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _step(optimizer: DPSGD, ridge: float, theta: Array, gradient: Array, ridge_centre: Array) -> Array:
+    """Return Proj(theta - eta (g + ridge (theta - centre)))."""
+    return optimizer.domain.project(theta - optimizer.step_size * (gradient + ridge * (theta - ridge_centre)))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -153,9 +193,7 @@ def _loop(
         t, draw = round_
         vectors = user_gradients(data, theta, jax.random.fold_in(key, t))
         state, gradient = private.round(state, vectors, draw)
-        theta = optimizer.domain.project(
-            theta - optimizer.step_size * (gradient + ridge * (theta - ridge_centre))
-        )
+        theta = _step(optimizer, ridge, theta, gradient, ridge_centre)
         total = total + jnp.where(t >= optimizer.first_averaged, theta, 0.0)
         return (theta, total, state), None
 

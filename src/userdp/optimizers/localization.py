@@ -7,6 +7,8 @@ steps. Phase i has its own users, so all phases together cost what one of them c
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from userdp.arrays import FloatArray, IntArray
 from userdp.engines.local import GradientOracle
 from userdp.errors import InvalidInputError
@@ -18,11 +20,15 @@ from userdp.privacy.statement import PrivacyStatement
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: how many users it takes, its optimizer, and its private mean (calibrated for those users)."""
+    """One phase: how many users it takes, its optimizer, and its private mean (calibrated for those users).
+
+    A positive ``pull`` adds (pull/2)|theta - theta_0|^2 to the loss, theta_0 being where the phase starts.
+    """
 
     n_users: int
     optimizer: DPSGD
     mean: CalibratedMean
+    pull: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,13 +66,24 @@ class Localization:
         point, halted = start, False
         for i, phase in enumerate(self.phases):
             chosen, order = order[: phase.n_users], order[phase.n_users :]
-            solution = phase.optimizer.run(oracle_of(i, chosen), phase.mean, noise, point)
+            oracle = pulled(oracle_of(i, chosen), phase.pull, point)
+            solution = phase.optimizer.run(oracle, phase.mean, noise, point)
             statements.append(solution.privacy)
             point, halted = solution.point, solution.halted
             if halted:
                 break
         assert point is not None
         return Solution(point, _in_parallel(statements, n_users), halted)
+
+
+def pulled(oracle: GradientOracle, pull: float, point: FloatArray | None) -> GradientOracle:
+    """Add (pull/2)|theta - point|^2 to the oracle's public term; the origin where there is no point."""
+    ridge = oracle.ridge + pull
+    if pull == 0:
+        return oracle
+    old = np.zeros(oracle.dimension) if oracle.ridge_centre is None else oracle.ridge_centre
+    new = np.zeros(oracle.dimension) if point is None else point
+    return replace(oracle, ridge=ridge, ridge_centre=(oracle.ridge * old + pull * new) / ridge)
 
 
 def _in_parallel(statements: Sequence[PrivacyStatement], n_users: int) -> PrivacyStatement:

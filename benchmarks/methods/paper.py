@@ -1,0 +1,21 @@
+"""Asi & Liu (2023): Algorithm 2 with the paper's noise formula inside DP-SGD.
+
+Its own number of rounds, m^2 n^2 + m n sqrt(d), is out of reach, and its own tau exceeds G: it is given our rounds and
+radius.
+"""
+
+from benchmarks.methods.method import Method, NotRunError, dp_sgd
+from benchmarks.tasks import Task
+from userdp.means import ConcentratedMean
+from userdp.optimizers import Solution
+
+_MOST_USERS = 4_000
+
+
+def solve(task: Task, seed: int) -> Solution:
+    if task.size.n > _MOST_USERS and task.rounds > 1:
+        raise NotRunError("its plain loop compares all pairs of users in every round")
+    return dp_sgd(task, ConcentratedMean(task.radius, calibration="paper"), seed)
+
+
+METHOD = Method("Asi & Liu 2023, its constants", "n ≥ 40 log(4T/δ)/ε, ε < 10", solve, certified=False)
