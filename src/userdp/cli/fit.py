@@ -193,13 +193,14 @@ def fit(
         "features": len(released.feature_names),
         "privacy": released.privacy,
     }
-    display.answer(
-        record,
-        effects_table(released, statement),
-        statement_text(statement),
-        f"\n{bold(out / MODEL_FILE)}   score other tables with: userdp predict MODEL DATA --out FILE",
-        f"{bold(out / REPORT_FILE)}  open it in a browser",
-    )
+    with spend.printing(out):
+        display.answer(
+            record,
+            effects_table(released, statement),
+            statement_text(statement),
+            f"\n{bold(out / MODEL_FILE)}   score other tables with: userdp predict MODEL DATA --out FILE",
+            f"{bold(out / REPORT_FILE)}  open it in a browser",
+        )
 
 
 def fit_table(

@@ -109,10 +109,11 @@ def mean(
                 write_report(content, draft / REPORT_FILE)
         spend.released(out)
     title = f"Mean over {release.privacy.n_users:,} users"
-    display.answer(
-        record,
-        means_table(title, loaded.feature_names, release.value, release.noise_std),
-        statement_text(release.privacy),
-    )
-    if out is not None:
-        display.show(f"\n{bold(out / MEAN_FILE)}, {bold(out / REPORT_FILE)}")
+    with spend.printing(out):
+        display.answer(
+            record,
+            means_table(title, loaded.feature_names, release.value, release.noise_std),
+            statement_text(release.privacy),
+        )
+        if out is not None:
+            display.show(f"\n{bold(out / MEAN_FILE)}, {bold(out / REPORT_FILE)}")
