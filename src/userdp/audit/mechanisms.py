@@ -1,5 +1,6 @@
 """Everything of the library that adds noise as an attacker meets it: public entry points, worst-case pairs."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -141,7 +142,7 @@ def _quantile(budget: Budget) -> Target:
 
 def _located_mean(budget: Budget) -> Target:
     """Attack ``userdp.mean`` where it locates the users and then clips."""
-    n = int(max(1_000 / budget.epsilon, 120 / budget.epsilon)) + 1
+    n = math.ceil(1_000 / budget.epsilon)
     bulk = np.random.default_rng(0).normal(100.0, 1.0, (n, 1))
     pairs = (
         replaced("from one tail to the other", np.vstack([[[92.0]], bulk[1:]]), 108.0),

@@ -172,7 +172,7 @@ def fit(
         "max_items": max_items,
         **({"quantile": quantile} if model is Model.quantile else {}),
     }
-    with spending(budget, ledger, dataset, what=f"fit {model.value}") as spend:
+    with spending(budget, ledger, dataset, what=options.purpose(f"fit {model.value}", seed)) as spend:
         with new_folder(out, overwrite=overwrite) as draft:
             table = read_table(data)
             columns = Columns(

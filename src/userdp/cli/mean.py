@@ -72,7 +72,7 @@ def mean(
     """
     display = Display(as_json, quiet)
     budget = Budget(epsilon, delta, unit)
-    with spending(budget, ledger, dataset, what="mean") as spend:
+    with spending(budget, ledger, dataset, what=options.purpose("mean", seed)) as spend:
         with ExitStack() as stack:
             draft = None if out is None else stack.enter_context(new_folder(out, overwrite=overwrite))
             with reading(read_table(data), display) as table:
