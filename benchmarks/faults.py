@@ -29,7 +29,7 @@ from userdp.privacy.ledger import Ledger
 
 POINTS = 500
 EPSILON = 0.25
-_SHARES = {"fit": 0.4, "mean": 0.3, "ledger": 0.3}
+_SHARES = {"fit": 0.2, "mean": 0.3, "ledger": 0.5}
 _TABLE = ("--user", "who", "--epsilon", str(EPSILON), "--delta", "1e-6")
 _COMMANDS = {
     "fit": ("fit", *_TABLE, "--label", "y", "--features", "x", "--model", "linear"),

@@ -191,7 +191,12 @@ def _estimator(budget: Budget, n_users: int) -> Target:
     pair = replaced("pulls the slope up or down", rows, np.array([4.0, -4.0]))
 
     def once(table: FloatArray, noise: NoiseSource) -> FloatArray:
-        model = userdp.LinearRegression(budget.epsilon, budget.delta, rounds=4, random_state=noise)
+        model = userdp.LinearRegression(
+            budget.epsilon,
+            budget.delta,
+            rounds=4,
+            random_state=noise,  # type: ignore[arg-type]
+        )
         model.fit(table[:, :1], table[:, 1], groups=ids)
         return np.append(model.coef_, model.intercept_)
 
