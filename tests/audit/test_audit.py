@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.measure import RESULTS
 from userdp import means
-from userdp.audit import MECHANISMS, Audit, attack, audit, exact_epsilon, library, mechanisms, search
+from userdp.audit import MECHANISMS, Audit, attack, audit, exact_epsilon, library, mechanisms, outputs, search
 from userdp.audit.pairs import across
 from userdp.errors import InvalidInputError
 from userdp.means import ClippedMean, ConcentratedMean, FriendlyCoreMean, LevyMean
@@ -64,7 +64,7 @@ def test_the_exact_law_is_that_of_the_session(name):
 
     shifts = []
     for side, (x, refusal) in enumerate(zip((pair.one, pair.other), law.refusals, strict=True)):
-        found = mechanisms.outputs(once, x, trials, SeededNoise(side))
+        found = outputs(once, x, trials, SeededNoise(side))
         refused = np.isnan(found[:, 0]).mean()
         assert abs(refused - refusal) < 5 * np.sqrt(max(refusal * (1 - refusal), 1e-6) / trials) + 1e-9
         kept = found[~np.isnan(found[:, 0])]

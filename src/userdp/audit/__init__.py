@@ -1,9 +1,9 @@
 """Attacks that bound epsilon from below: what an attacker could prove against a mechanism's claim."""
 
-from userdp.audit.attack import CONFIDENCE, clopper_pearson, lower_bound
+from userdp.audit.attack import CONFIDENCE, clopper_pearson, lower_bound, outputs
 from userdp.audit.auditing import Audit, attack, audit
 from userdp.audit.exact import exact_epsilon
-from userdp.audit.mechanisms import MECHANISMS, Target, outputs
+from userdp.audit.mechanisms import MECHANISMS, Target
 from userdp.audit.pairs import Pair, library, neighbours, search
 
 __all__ = [

@@ -8,16 +8,42 @@ blind, not that nothing leaks.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import betaincinv, expit
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.errors import NotConcentratedError
+from userdp.mechanisms.noise import NoiseSource
+
+Once: TypeAlias = Callable[[FloatArray, NoiseSource], FloatArray]
 
 CONFIDENCE = 0.999
 # Bins end at these quantiles of all outputs, closer together in the tails, where differences are largest.
 _EDGES = expit(np.linspace(-7.5, 7.5, 121))
+
+
+def outputs(
+    once: Once,
+    value: FloatArray,
+    trials: int,
+    noise: NoiseSource,
+    after_trial: Callable[[], None] = lambda: None,
+) -> FloatArray:
+    """Run a mechanism many times on one input; return a row per run, NaN where it refused."""
+    released: list[FloatArray | None] = []
+    for _ in range(trials):
+        try:
+            released.append(once(value, noise))
+        except NotConcentratedError:
+            released.append(None)
+        after_trial()
+    width = next((len(output) for output in released if output is not None), 1)
+    refused = np.full(width, np.nan)
+    return np.array([refused if output is None else output for output in released])
 
 
 def lower_bound(one: FloatArray, other: FloatArray, delta: float, confidence: float = CONFIDENCE) -> float:

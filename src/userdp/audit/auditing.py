@@ -4,8 +4,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from userdp.audit.attack import lower_bound
-from userdp.audit.mechanisms import MECHANISMS, N_USERS, Target, outputs
+from userdp.audit.attack import lower_bound, outputs
+from userdp.audit.mechanisms import MECHANISMS, N_USERS, Target
 from userdp.audit.pairs import Pair
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.mechanisms.noise import SeededNoise

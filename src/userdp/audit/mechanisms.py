@@ -3,16 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
 import userdp
 from userdp.arrays import FloatArray
+from userdp.audit.attack import Once
 from userdp.audit.exact import exact_epsilon
 from userdp.audit.pairs import Pair, across, library, replaced
 from userdp.data import Users
-from userdp.errors import NotConcentratedError
 from userdp.means import (
     AdaptiveClippedMean,
     BassilySunMean,
@@ -35,7 +34,6 @@ from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import SquaredDistance
 
-Once: TypeAlias = Callable[[FloatArray, NoiseSource], FloatArray]
 N_USERS = 300
 
 
@@ -254,7 +252,7 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
         ConcentratedMean(1.0), budget, library(n), exact=True, cost=2
     ),
     "certified mean, deferred gate": lambda budget, n: _mean(
-        ConcentratedMean(1.0, gate="deferred"), budget, library(n), exact=True, cost=2
+        ConcentratedMean(1.0, gate="deferred"), budget, library(n), exact=True, cost=4
     ),
     "certified mean, one-sided gate": lambda budget, n: _mean(
         ConcentratedMean(1.0, gate="one-sided"), budget, library(n), exact=True, cost=8
@@ -287,23 +285,3 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
     ),
     "LinearRegression": lambda budget, n: _estimator(budget, n),
 }
-
-
-def outputs(
-    once: Once,
-    value: FloatArray,
-    trials: int,
-    noise: NoiseSource,
-    after_trial: Callable[[], None] = lambda: None,
-) -> FloatArray:
-    """Run a mechanism many times on one input; return a row per run, NaN where it refused."""
-    released: list[FloatArray | None] = []
-    for _ in range(trials):
-        try:
-            released.append(once(value, noise))
-        except NotConcentratedError:
-            released.append(None)
-        after_trial()
-    width = next((len(output) for output in released if output is not None), 1)
-    refused = np.full(width, np.nan)
-    return np.array([refused if output is None else output for output in released])
