@@ -670,3 +670,23 @@ def test_the_balance_is_read_under_the_write_lock(ledger: Ledger) -> None:
     words = [statement.split()[:2] for statement in statements]
     assert words[0] == ["BEGIN", "IMMEDIATE"]
     assert [first for first, *_ in words[1:]] == ["SELECT", "SELECT", "INSERT", "COMMIT"]
+
+
+@pytest.mark.parametrize("splinter", [b"\x80", b"\n\x80", b"\xff\n"])
+def test_damaged_text_is_refused_in_one_line(path: Path, splinter: bytes) -> None:
+    """Wherever it stands: in the schema, in a name, in a time."""
+    with Ledger(path) as book:
+        book.limit("people", 1, 1e-5)
+        book.reserve("people", 0.25, 1e-6, what="a mean")
+    content = path.read_bytes()
+    used = [at for at in range(0, len(content), 5) if content[at : at + 2].strip(b"\0")]
+    refused = 0
+    for at in used:
+        path.write_bytes(content[:at] + splinter + content[at + len(splinter) :])
+        try:
+            with Ledger(path, create=False) as book:
+                book.status()
+        except InvalidInputError as error:
+            refused += 1
+            assert str(error).isprintable()
+    assert refused > len(used) // 2
