@@ -29,7 +29,7 @@ def main() -> None:
     def attack(case: object) -> None:
         fuzzer.check(case)
 
-    atheris.Setup([sys.argv[0], *rest], attack.hypothesis.fuzz_one_input)
+    atheris.Setup([sys.argv[0], *rest], attack.hypothesis.fuzz_one_input)  # type: ignore[attr-defined]
     atheris.Fuzz()
 
 
