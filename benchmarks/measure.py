@@ -31,7 +31,7 @@ def peak_megabytes(job: Callable[[], object]) -> float:
     return peak / 1e6
 
 
-def write_result(name: str, command: str, result: dict[str, Any], table: str) -> None:
+def write_result(name: str, command: str, result: dict[str, Any], table: str, *, quiet: bool = False) -> None:
     """Commit-ready JSON and Markdown, with the command that made them."""
     record = {
         "command": command,
@@ -41,4 +41,5 @@ def write_result(name: str, command: str, result: dict[str, Any], table: str) ->
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     (RESULTS / f"{name}.md").write_text(f"{table.rstrip()}\n\nMade by `{command}`.\n")
-    print(table)
+    if not quiet:
+        print(table)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     **{
         f"benchmarks/results/{path.name}": f"results/{path.name}"
         for path in sorted((ROOT / "benchmarks/results").glob("*"))

@@ -172,7 +172,7 @@ def test_audit() -> None:
 
 
 def test_an_audit_that_goes_over_a_claim_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("userdp.audit.mechanisms.lower_bound", lambda *args: 1.5)
+    monkeypatch.setattr("userdp.audit.auditing.lower_bound", lambda *args: 1.5)
     result = run("audit", "clipped", "--trials", 100)
     assert result.exit_code == 1
     assert "NO" in result.stdout

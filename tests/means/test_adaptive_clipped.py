@@ -161,3 +161,16 @@ def test_bad_options(options, word):
 def test_nothing_left():
     with pytest.raises(InvalidInputError, match="leave no budget"):
         AdaptiveClippedMean(1.0).calibrate(100, 2, BUDGET, beside=(PureEvent("other", 1.0),))
+
+
+@pytest.mark.parametrize(("rounds", "warmup"), [(1, 0), (1, 3), (4, 0), (3, 2)])
+def test_every_count_and_answer_has_the_noise_it_pays_for(silent_noise, rounds, warmup):
+    calibrated = AdaptiveClippedMean(1.0, warmup=warmup).calibrate(100, 2, Budget(1.0, 1e-6), rounds)
+    session = calibrated.start(silent_noise)
+    for _ in range(rounds):
+        session.answer(np.zeros((100, 2)))
+    session.finish()
+    answer = [("gaussian", calibrated.event.scale)]
+    count = [("gaussian", calibrated.count.scale)] if calibrated.count else []
+    assert silent_noise.asked == count * warmup + (answer + count) * (rounds - 1) + answer
+    assert (calibrated.count.rounds if calibrated.count else 0) == warmup + rounds - 1

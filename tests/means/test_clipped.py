@@ -79,3 +79,14 @@ def test_centre_and_budget_beside():
 def test_bad_centre(centre):
     with pytest.raises(InvalidInputError, match="centre"):
         ClippedMean(1.0, centre=centre).release(np.zeros((10, 2)), epsilon=1.0, delta=1e-6)
+
+
+def test_null_users_count_in_the_divisor(silent_noise):
+    """How many users are usable is private: the sum is divided by the public number of users."""
+    n = 10
+    calibrated = ClippedMean(2.0).calibrate(n, 1, Budget(1.0, 1e-6))
+    x = np.ones((n, 1))
+    for nulls in range(n + 1):
+        x[:nulls] = np.nan
+        answer = calibrated.start(silent_noise).answer(x)[0]
+        assert answer == pytest.approx((n - nulls) / n, abs=calibrated.lattice.step)

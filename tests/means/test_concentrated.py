@@ -1,6 +1,7 @@
 import contextlib
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -285,3 +286,39 @@ def test_refusals_say_the_same_to_all_neighbours():
                 certified.calibrate(1.0, len(x), x.shape[1], Budget(0.9, 1e-3), gate="gaussian")
             messages.add(str(error.value))
     assert len(messages) == 1
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_an_answer_is_the_weighted_mean_of_the_definition(gate, silent_noise):
+    """Users on the whole ramp: weights clip((f_j - lo)/(H - 1 - lo), 0, 1) at radius r, in exact fractions."""
+    n, radius = 60, 1.0
+    calibrated = certified.calibrate(radius, n, 1, Budget(9.5, 1e-1), gate=gate, agreement=0.8)
+    line = np.concatenate([np.linspace(-0.45, 0.45, 50), np.linspace(0.56, 1.2, 8), [5.0, np.nan]])
+    session = calibrated.start(silent_noise)
+    answer = session.answer(line[:, None])
+    units = [None if np.isnan(x) else int(np.rint(x / calibrated.lattice.step)) for x in line]
+    limit = calibrated.lattice.radius_units
+    friends = [0 if a is None else sum(b is not None and abs(a - b) <= limit for b in units) for a in units]
+    lo, hi = 30, session._index - 1
+    weights = [Fraction(min(max(f - lo, 0), hi - lo), hi - lo) for f in friends]
+    assert len(set(weights)) > 4  # the ramp is used
+    exact = sum(w * u for w, u in zip(weights, units, strict=True) if w) / sum(weights)
+    step = calibrated.lattice.answer_step
+    assert abs(answer[0] / step - float(exact * 2**calibrated.lattice.answer_bits)) <= 0.5 + 1e-6
+
+
+@pytest.mark.parametrize("drawn", [-8, -3, 0, 2])
+def test_the_gaussian_gate_s_noise_follows_the_noisy_index_alone(drawn, scripted_noise):
+    n = 400
+    calibrated = certified.calibrate(1.0, n, 1, Budget(4.0, 1e-3), gate="gaussian")
+    noise = scripted_noise(drawn * INDEX_RESOLUTION, 0)
+    session = calibrated.start(noise)
+    x = np.zeros((n, 1))
+    x[:20] = 9.0
+    session.answer(x)
+    index = min(n, calibrated.setting.index((n - 20 + drawn) * INDEX_RESOLUTION))
+    assert session.noise_std == calibrated.noise_std(index)
+    assert noise.asked == [
+        ("gaussian", calibrated.setting.scale),
+        ("gaussian", calibrated.mean_event(index).scale),
+    ]

@@ -200,3 +200,16 @@ def test_adaptive_clipped_rounds_follow_the_session(warmup, rounds):
 def test_means_whose_answers_leave_one_by_one_have_no_loop():
     for gate in ("one-sided", "gaussian"):
         assert in_loop(ConcentratedMean(1.0, gate=gate).calibrate(2_000, D, BUDGET, T)) is None
+
+
+def test_the_paper_s_threshold_noise_is_drawn_once(scripted_noise):
+    """One draw serves all rounds; each round's query has its own."""
+    mean = ConcentratedMean(1.0, calibration="paper").calibrate(N, D, Budget(9.0, 1e-2), T)
+    noise = scripted_noise(7, *range(T), *[0] * (T * D))
+    draws = in_loop(mean).draw(noise)
+    assert len(set(draws["threshold"].tolist())) == 1
+    assert draws["query"].tolist() == list(range(T))
+    assert [law for law, _ in noise.asked] == ["laplace", "laplace", "gaussian"]
+    assert noise.draws == []
+    epsilon = 9.0 / 2
+    assert [scale for _, scale in noise.asked[:2]] == pytest.approx([2 * N / epsilon, 4 * N / epsilon])

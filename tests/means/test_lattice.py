@@ -1,3 +1,4 @@
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -123,3 +124,18 @@ def test_limits_of_exactness_are_refused():
         Lattice.fine_enough(1.0, 100, 2**27)
     with pytest.raises(InvalidInputError, match="coordinate"):
         Lattice.fine_enough(1.0, 100, 0)
+
+
+@pytest.mark.parametrize("dimension", [1, 4, 9])
+def test_rounding_the_answer_can_move_it_by_one_unit_in_every_coordinate(dimension):
+    """Two means a hair apart, on either side of half a unit: that is what sqrt(dimension) pays for."""
+    lattice = Lattice.fine_enough(1.0, 100, dimension)
+    units = np.array([np.zeros(dimension), np.ones(dimension)])
+    half = 2 ** (lattice.answer_bits + 1)
+    one, other = (lattice.mean(units, np.array([weight - 1, 1])) for weight in (half, half + 1))
+    moved = float(np.linalg.norm(one[1] - other[1]))
+    apart = math.sqrt(dimension) * 2**lattice.answer_bits * (1 / half - 1 / (half + 1))
+    assert moved == pytest.approx(math.sqrt(dimension))
+    in_radii = math.ldexp(apart, -lattice.radius_bits - lattice.answer_bits)
+    assert apart < 1e-6
+    assert lattice.answer_sensitivity(in_radii) >= moved

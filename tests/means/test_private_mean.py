@@ -6,6 +6,7 @@ import pytest
 
 import userdp
 from userdp.errors import InvalidInputError, NotConcentratedError, PrivacyWarning, TooFewUsersError
+from userdp.means import private_mean
 from userdp.means.private_mean import radius_epsilon, typical_distance
 from userdp.mechanisms.noise import SeededNoise
 
@@ -78,18 +79,20 @@ def test_every_user_counts_once():
     assert abs(release.value[0]) < 0.2
 
 
-def test_one_user_touches_one_pair():
-    """Over every matching: replacing a user changes at most one of the distances."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(11, 2))
-    y = x.copy()
-    y[4] = 1e3
-
-    def distances(vectors, seed):
-        order = np.random.default_rng(seed).permutation(11)
-        return np.linalg.norm(vectors[order[:5]] - vectors[order[5:10]], axis=1)
-
-    changes = [np.count_nonzero(distances(x, s) != distances(y, s)) for s in range(50)]
+def test_one_user_touches_one_pair(monkeypatch):
+    """Whatever the matching, replacing a user changes at most one of the distances that the quantile sees."""
+    seen = []
+    monkeypatch.setattr(private_mean, "private_quantile", lambda distances, *rest: seen.append(distances))
+    x = np.random.default_rng(0).normal(size=(11, 2))
+    changes = []
+    for seed in range(50):
+        y = x.copy()
+        y[seed % 11] = 1e3
+        for vectors in (x, y):
+            typical_distance(vectors, 0.5, SeededNoise(seed))
+        one, other = seen[-2:]
+        assert len(one) == 5
+        changes.append(np.count_nonzero(one != other))
     assert max(changes) == 1
 
 
@@ -209,3 +212,35 @@ def test_large_epsilon_warns():
 def test_scattered_users_with_a_radius_too_small():
     with pytest.raises(NotConcentratedError, match="larger radius"):
         userdp.mean(**good(), radius=1e-3, random_state=0)
+
+
+class RecordingNoise(SeededNoise):
+    """Seeded noise that notes what it was asked for."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.asked = []
+
+    def discrete_gaussian(self, scale, size):
+        self.asked.append(("gaussian", scale))
+        return super().discrete_gaussian(scale, size)
+
+    def geometric(self, scale, size):
+        self.asked.append(("geometric", scale))
+        return super().geometric(scale, size)
+
+
+@pytest.mark.parametrize(("n", "d", "radius"), [(2_000, 2, None), (2_000, 400, None), (500, 2, 6.0)])
+def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(n, d, radius):
+    X, ids = table(n=n, d=d, m=1)
+    noise = RecordingNoise(0)
+    statement = userdp.mean(X, groups=ids, epsilon=4.0, delta=1e-6, radius=radius, random_state=noise).privacy
+    pure = [spend.epsilon for spend in statement.spent if spend.epsilon]
+    gaussian = [spend.mu for spend in statement.spent if spend.mu]
+    geometric_scales = [scale for law, scale in noise.asked if law == "geometric"]
+    assert geometric_scales == pytest.approx([2 / epsilon for epsilon in pure])
+    assert len(gaussian) == sum(law == "gaussian" for law, _ in noise.asked)
+    # The index has sensitivity 1024 units; its noise is that of its share.
+    gate = next(spend.mu for spend in statement.spent if spend.name == "concentration gate")
+    scales = [scale for law, scale in noise.asked if law == "gaussian"]
+    assert any(math.isclose(1024 / scale, gate, rel_tol=1e-3) for scale in scales)

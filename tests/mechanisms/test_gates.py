@@ -32,6 +32,14 @@ def test_deferred_gate_refuses_below_the_threshold(scripted_noise):
     assert not gate.passes()
 
 
+@pytest.mark.parametrize("indices", [(5, 9, 9), (9, 5, 9), (9, 9, 5)])
+def test_one_bad_round_is_enough_whichever_it_is(scripted_noise, indices):
+    gate = DeferredGate(resolution=10, scale=5.0, threshold=51, noise=scripted_noise(0))
+    for index in indices:
+        gate.observe(index)
+    assert not gate.passes()
+
+
 def test_deferred_gate_needs_a_round():
     with pytest.raises(InvalidInputError, match="no round"):
         DeferredGate(1, 1.0, 0, SeededNoise(0)).passes()

@@ -658,3 +658,35 @@ def test_a_closed_ledger_says_so(path: Path) -> None:
         pass
     with pytest.raises(InvalidInputError, match="closed"):
         ledger.status()
+
+
+def test_the_balance_is_read_under_the_write_lock(ledger: Ledger) -> None:
+    """Between reading what is spent and adding to it no other process may come."""
+    ledger.limit("d", 1, 0.5)
+    statements: list[str] = []
+    ledger._db.set_trace_callback(statements.append)
+    ledger.reserve("d", 0.1, 1e-6)
+    ledger._db.set_trace_callback(None)
+    words = [statement.split()[:2] for statement in statements]
+    assert words[0] == ["BEGIN", "IMMEDIATE"]
+    assert [first for first, *_ in words[1:]] == ["SELECT", "SELECT", "INSERT", "COMMIT"]
+
+
+@pytest.mark.parametrize("splinter", [b"\x80", b"\n\x80", b"\xff\n"])
+def test_damaged_text_is_refused_in_one_line(path: Path, splinter: bytes) -> None:
+    """Wherever it stands: in the schema, in a name, in a time."""
+    with Ledger(path) as book:
+        book.limit("people", 1, 1e-5)
+        book.reserve("people", 0.25, 1e-6, what="a mean")
+    content = path.read_bytes()
+    used = [at for at in range(0, len(content), 5) if content[at : at + 2].strip(b"\0")]
+    refusals = []
+    for at in used:
+        path.write_bytes(content[:at] + splinter + content[at + len(splinter) :])
+        try:
+            with Ledger(path, create=False) as book:
+                book.status()
+        except InvalidInputError as error:
+            refusals.append(str(error))
+    assert len(refusals) > len(used) // 2
+    assert all(refusal.isprintable() for refusal in refusals)

@@ -1,6 +1,24 @@
 """Attacks that bound epsilon from below: what an attacker could prove against a mechanism's claim."""
 
-from userdp.audit.attack import CONFIDENCE, lower_bound, neighbours, outputs
-from userdp.audit.mechanisms import MECHANISMS, Audit, audit
+from userdp.audit.attack import CONFIDENCE, clopper_pearson, lower_bound, outputs
+from userdp.audit.auditing import Audit, attack, audit
+from userdp.audit.exact import exact_epsilon
+from userdp.audit.mechanisms import MECHANISMS, Target
+from userdp.audit.pairs import Pair, library, neighbours, search
 
-__all__ = ["CONFIDENCE", "MECHANISMS", "Audit", "audit", "lower_bound", "neighbours", "outputs"]
+__all__ = [
+    "CONFIDENCE",
+    "MECHANISMS",
+    "Audit",
+    "Pair",
+    "Target",
+    "attack",
+    "audit",
+    "clopper_pearson",
+    "exact_epsilon",
+    "library",
+    "lower_bound",
+    "neighbours",
+    "outputs",
+    "search",
+]

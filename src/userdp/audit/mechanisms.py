@@ -1,70 +1,292 @@
-"""The library's own means under attack."""
+"""Everything of the library that adds noise as an attacker meets it: public entry points, worst-case pairs."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from userdp.audit.attack import lower_bound, neighbours, outputs
-from userdp.errors import InvalidInputError
-from userdp.means import ClippedMean, ConcentratedMean
+import numpy as np
+
+import userdp
+from userdp.arrays import FloatArray
+from userdp.audit.attack import Once
+from userdp.audit.exact import exact_epsilon
+from userdp.audit.pairs import Pair, across, library, replaced
+from userdp.data import Users
+from userdp.means import (
+    AdaptiveClippedMean,
+    BassilySunMean,
+    ClippedMean,
+    ConcentratedMean,
+    DeletionPTR,
+    FriendlyCoreMean,
+    LevyMean,
+)
 from userdp.means.interface import MeanEstimator
-from userdp.mechanisms.noise import SeededNoise
+from userdp.mechanisms import (
+    AboveThreshold,
+    NoiseSource,
+    OneSidedAboveThreshold,
+    SeededNoise,
+    private_quantile,
+)
+from userdp.optimizers import DPSGD
 from userdp.privacy.budget import Budget
+from userdp.privacy.statement import PrivacyStatement
+from userdp.problems import SquaredDistance
 
 N_USERS = 300
 
-MECHANISMS: dict[str, MeanEstimator] = {
-    "clipped mean": ClippedMean(1.0),
-    "certified mean, Gaussian gate": ConcentratedMean(1.0, gate="gaussian"),
-    "certified mean, deferred gate": ConcentratedMean(1.0, gate="deferred"),
-    "certified mean, one-sided gate": ConcentratedMean(1.0, gate="one-sided"),
-}
-
 
 @dataclass(frozen=True)
-class Audit:
-    """What an attack could prove about one mechanism.
+class Target:
+    """A mechanism under attack.
 
     Attributes
     ----------
-    mechanism : str
-        A name of ``MECHANISMS``.
-    claimed, proven : float
-        The mechanism's epsilon, and the lower bound that the attack found.
+    epsilon, delta : float
+        What it claims.
+    pairs : tuple of Pair
+        Neighbouring inputs to try.
+    once : callable
+        ``(input, noise) -> output``, one run; a run that refuses raises NotConcentratedError.
+    exact : callable, optional
+        The exact epsilon on a pair, where it can be computed.
+    cost : int
+        About how many times longer a run takes than a clipped mean's; the attack makes that many times fewer.
+    certified : bool
+        Whether the claim is one that the library stands for; the paper's own are not.
     """
 
-    mechanism: str
-    claimed: float
-    proven: float
+    epsilon: float
+    delta: float
+    pairs: tuple[Pair, ...]
+    once: Once
+    exact: Callable[[Pair], float] | None = None
+    cost: int = 1
+    certified: bool = True
 
-    @property
-    def holds(self) -> bool:
-        """Whether the attack stayed below the claim."""
-        return self.proven <= self.claimed
+
+def _mean(
+    estimator: MeanEstimator, budget: Budget, pairs: tuple[Pair, ...], *, exact: bool = False, cost: int = 1
+) -> Target:
+    """Attack one answer of a mean."""
+    calibrated = estimator.calibrate(len(pairs[0].one), pairs[0].one.shape[1], budget)
+
+    def once(vectors: FloatArray, noise: NoiseSource) -> FloatArray:
+        session = calibrated.start(noise)
+        answer = session.answer(vectors)
+        session.finish()
+        return answer
+
+    found = (lambda pair: exact_epsilon(calibrated, pair, budget.delta)) if exact else None
+    return Target(budget.epsilon, budget.delta, pairs, once, found, cost)
 
 
-def audit(
-    mechanism: str,
-    budget: Budget,
-    trials: int,
-    *,
-    n_users: int = N_USERS,
-    seed: int = 0,
-    after_trial: Callable[[], None] = lambda: None,
-) -> Audit:
-    """Attack one mechanism on its worst neighbours, ``trials`` times a side.
+def _rounds(estimator: MeanEstimator, budget: Budget, rounds: int, pair: Pair, cost: int) -> Target:
+    """Attack all answers of a mean that is asked the same query several times."""
+    calibrated = estimator.calibrate(len(pair.one), pair.one.shape[1], budget, rounds)
 
-    Examples
-    --------
-    >>> audit("clipped mean", Budget(1.0, 1e-3), trials=500).holds
-    True
-    """
-    if mechanism not in MECHANISMS:
-        raise InvalidInputError(f"there is no mechanism {mechanism!r}; expected one of {list(MECHANISMS)}")
-    if trials < 2:
-        raise InvalidInputError(f"an attack needs at least 2 trials a side, got {trials}")
-    calibrated = MECHANISMS[mechanism].calibrate(n_users, 1, budget)
-    one, other = (
-        outputs(calibrated, vectors, trials, SeededNoise(seed + side), after_trial)
-        for side, vectors in enumerate(neighbours(n_users))
+    def once(vectors: FloatArray, noise: NoiseSource) -> FloatArray:
+        session = calibrated.start(noise)
+        answers = np.concatenate([session.answer(vectors) for _ in range(rounds)])
+        session.finish()
+        return answers
+
+    return Target(budget.epsilon, budget.delta, (pair,), once, cost=cost)
+
+
+def _thresholds(
+    epsilon: float, start: Callable[[NoiseSource], AboveThreshold | OneSidedAboveThreshold]
+) -> Target:
+    """Attack the round at which AboveThreshold halts: queries that all move down, but for the last, which moves up."""
+
+    def once(queries: FloatArray, noise: NoiseSource) -> FloatArray:
+        gate = start(noise)
+        for t, query in enumerate(queries):
+            if not gate.is_above(int(query)):
+                return np.array([float(t)])
+        return np.array([float(len(queries))])
+
+    def queries(name: str, passing: int, last: int, rounds: int) -> Pair:
+        one = np.array([passing] * (rounds - 1) + [last], dtype=np.float64)
+        return Pair(name, one, one + np.array([-1.0] * (rounds - 1) + [1.0]))
+
+    pairs = (
+        queries("one query", 0, 0, 1),
+        queries("ten queries", 2, -4, 10),
+        queries("30 queries", 6, -6, 30),
     )
-    return Audit(mechanism, budget.epsilon, lower_bound(one, other, budget.delta))
+    return Target(epsilon, 0.0, pairs, once)
+
+
+def _quantile(budget: Budget) -> Target:
+    """Attack a private quantile whose many empty bins make one value count twice."""
+    candidates = np.array([1.0, 2.0, 4.0, *np.linspace(5.0, 8.0, 60)])
+    pairs = tuple(
+        Pair(
+            f"{below} values below",
+            np.array([old, *[1.5] * below, *[3.0] * (8 - below)]),
+            np.array([new, *[1.5] * below, *[3.0] * (8 - below)]),
+        )
+        for below, old, new in ((0, 0.5, 9.0), (2, 1.5, 6.0), (4, 1.5, 6.0))
+    )
+    epsilon = budget.epsilon
+
+    def once(values: FloatArray, noise: NoiseSource) -> FloatArray:
+        return np.array([private_quantile(values, 0.75, epsilon, noise, candidates)])
+
+    return Target(epsilon, 0.0, pairs, once)
+
+
+def _located_mean(budget: Budget) -> Target:
+    """Attack ``userdp.mean`` where it locates the users and then clips."""
+    n = math.ceil(1_000 / budget.epsilon)
+    bulk = np.random.default_rng(0).normal(100.0, 1.0, (n, 1))
+    pairs = (
+        replaced("from one tail to the other", np.vstack([[[92.0]], bulk[1:]]), 108.0),
+        replaced("from a tail to null", np.vstack([[[108.0]], bulk[1:]]), np.nan),
+    )
+    ids = np.arange(n)
+
+    def once(rows: FloatArray, noise: NoiseSource) -> FloatArray:
+        release = userdp.mean(
+            rows,
+            groups=ids,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            random_state=noise,  # type: ignore[arg-type]
+        )
+        return release.value
+
+    return Target(budget.epsilon, budget.delta, pairs, once, cost=20)
+
+
+def _training(mean: MeanEstimator, budget: Budget, n_users: int) -> Target:
+    """Attack ``userdp.minimize``: a few rounds of descent on a squared distance."""
+    pair, ids = across(n_users), np.arange(n_users)
+    loss, optimizer = SquaredDistance(), DPSGD(rounds=3, step_size=0.5)
+
+    def once(rows: FloatArray, noise: NoiseSource) -> FloatArray:
+        solution = userdp.minimize(
+            loss,
+            Users.from_rows(rows, ids),
+            optimizer=optimizer,
+            mean=mean,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            random_state=noise,  # type: ignore[arg-type]
+        )
+        return solution.point
+
+    return Target(budget.epsilon, budget.delta, (pair,), once, cost=40)
+
+
+def _estimator(budget: Budget, n_users: int) -> Target:
+    """Attack ``userdp.LinearRegression``: one user pulls the slope up or down."""
+    rng, ids = np.random.default_rng(0), np.arange(n_users)
+    rows = rng.normal(size=(n_users, 2)) * [1.0, 0.3]
+    rows[0] = [4.0, 4.0]
+    pair = replaced("pulls the slope up or down", rows, np.array([4.0, -4.0]))
+
+    def once(table: FloatArray, noise: NoiseSource) -> FloatArray:
+        model = userdp.LinearRegression(
+            budget.epsilon,
+            budget.delta,
+            rounds=4,
+            random_state=noise,  # type: ignore[arg-type]
+        )
+        model.fit(table[:, :1], table[:, 1], groups=ids)
+        return np.append(model.coef_, model.intercept_)
+
+    return Target(budget.epsilon, budget.delta, (pair,), once, cost=80)
+
+
+def _at_least(budget: Budget, epsilon: float) -> Budget:
+    """Return a claim so large that the few runs of a slow mechanism can prove something."""
+    return Budget(max(budget.epsilon, epsilon), budget.delta, budget.unit)
+
+
+def _deletions(budget: Budget) -> Target:
+    """Attack the search over subsets, which takes few users and a large epsilon."""
+    return _mean(DeletionPTR(1.0), _at_least(budget, 8.0), library(14)[:5], cost=50)
+
+
+def _paper_gate(budget: Budget) -> Target:
+    """Attack the round at which the paper's Algorithm 2 halts, against the epsilon/2 that it sets aside for this.
+
+    Its AboveThreshold is given noise for queries of sensitivity 1, and a score that one user moves by 2 (n - 1)/n.
+    """
+    n, rounds = 12, 5
+    estimator = ConcentratedMean(1.0, calibration="paper")
+    calibrated = estimator.calibrate(n, 1, _at_least(budget, 4.0), rounds)
+
+    def table(together: int) -> FloatArray:
+        """So many users, the last ones, in one place; all others far from everybody."""
+        return np.where(np.arange(n) < n - together, 100.0 * (1 + np.arange(n)), 0.0)[:, None]
+
+    def with_first(x: FloatArray, *, together: bool) -> FloatArray:
+        return np.vstack([[[0.0 if together else -100.0]], x[1:]])
+
+    passing, last = table(10), table(11)
+    one, other = (
+        np.stack([with_first(passing, together=here)] * (rounds - 1) + [with_first(last, together=not here)])
+        for here in (True, False)
+    )
+
+    def once(tables: FloatArray, noise: NoiseSource) -> FloatArray:
+        session = calibrated.start(noise)
+        for t, vectors in enumerate(tables):
+            session.answer(vectors)
+            if session.halted:
+                return np.array([float(t)])
+        return np.array([float(rounds)])
+
+    pair = Pair("agrees until the last round", one, other)
+    share = budget_share(calibrated.start(SeededNoise(0)).finish(), "AboveThreshold")
+    return Target(share, 0.0, (pair,), once, cost=4, certified=False)
+
+
+def budget_share(statement: PrivacyStatement, name: str) -> float:
+    """Return the epsilon that a statement says one of its parts costs."""
+    return sum(spend.epsilon for spend in statement.spent if spend.name == name)
+
+
+MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
+    "clipped mean": lambda budget, n: _mean(ClippedMean(1.0), budget, library(n), exact=True),
+    "certified mean, Gaussian gate": lambda budget, n: _mean(
+        ConcentratedMean(1.0), budget, library(n), exact=True, cost=2
+    ),
+    "certified mean, deferred gate": lambda budget, n: _mean(
+        ConcentratedMean(1.0, gate="deferred"), budget, library(n), exact=True, cost=2
+    ),
+    "certified mean, one-sided gate": lambda budget, n: _mean(
+        ConcentratedMean(1.0, gate="one-sided"), budget, library(n), exact=True, cost=8
+    ),
+    "certified mean, deferred gate, 5 rounds": lambda budget, n: _rounds(
+        ConcentratedMean(1.0, gate="deferred"), budget, 5, across(n), cost=10
+    ),
+    "adaptive clipped mean, 5 rounds": lambda budget, n: _rounds(
+        AdaptiveClippedMean(1.0, learning_rate=0.01), budget, 5, across(n), cost=10
+    ),
+    "Levy et al.": lambda budget, n: _mean(LevyMean(1.0, bound=8.0), budget, library(n)[:5], cost=8),
+    "Bassily and Sun": lambda budget, n: _mean(BassilySunMean(1.0), budget, library(n)[:5], cost=16),
+    "friendly core": lambda budget, n: _mean(FriendlyCoreMean(1.0), budget, library(n), exact=True, cost=4),
+    "deletions": lambda budget, n: _deletions(budget),
+    "AboveThreshold": lambda budget, n: _thresholds(
+        budget.epsilon, lambda noise: AboveThreshold(budget.epsilon, 0, noise)
+    ),
+    "one-sided AboveThreshold": lambda budget, n: _thresholds(
+        budget.epsilon, lambda noise: OneSidedAboveThreshold(budget.epsilon / 2, budget.epsilon / 2, 0, noise)
+    ),
+    "private quantile": lambda budget, n: _quantile(budget),
+    "paper's mean": lambda budget, n: replace(
+        _mean(ConcentratedMean(1.0, calibration="paper"), budget, library(n)[:5], cost=16), certified=False
+    ),
+    "paper's AboveThreshold": lambda budget, n: _paper_gate(budget),
+    "userdp.mean": lambda budget, n: _located_mean(_at_least(budget, 4.0)),
+    "minimize, clipped mean": lambda budget, n: _training(ClippedMean(1.0), _at_least(budget, 4.0), n),
+    "minimize, certified mean": lambda budget, n: _training(
+        ConcentratedMean(1.0, gate="deferred"), _at_least(budget, 4.0), n
+    ),
+    "LinearRegression": lambda budget, n: _estimator(_at_least(budget, 8.0), n),
+}

@@ -1,5 +1,8 @@
 """The application: its commands, and one line for whatever goes wrong."""
 
+import contextlib
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -46,8 +49,19 @@ class OneLineErrors(TyperGroup):
 
 
 def _fail(message: str, code: int) -> None:
-    print_line("error", message)
+    with contextlib.suppress(OSError):  # where stderr cannot be written either, the code still tells
+        print_line("error", message)
+    _abandon_stdout()
     raise SystemExit(code)
+
+
+def _abandon_stdout() -> None:
+    """Drop what could not be printed: Python would try again at its end, and end with a code of its own."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: Any) -> str:

@@ -172,7 +172,7 @@ def fit(
         "max_items": max_items,
         **({"quantile": quantile} if model is Model.quantile else {}),
     }
-    with spending(budget, ledger, dataset, what=f"fit {model.value}") as spend:
+    with spending(budget, ledger, dataset, what=options.purpose(f"fit {model.value}", seed)) as spend:
         with new_folder(out, overwrite=overwrite) as draft:
             table = read_table(data)
             columns = Columns(
@@ -193,13 +193,14 @@ def fit(
         "features": len(released.feature_names),
         "privacy": released.privacy,
     }
-    display.answer(
-        record,
-        effects_table(released, statement),
-        statement_text(statement),
-        f"\n{bold(out / MODEL_FILE)}   score other tables with: userdp predict MODEL DATA --out FILE",
-        f"{bold(out / REPORT_FILE)}  open it in a browser",
-    )
+    with spend.printing(out):
+        display.answer(
+            record,
+            effects_table(released, statement),
+            statement_text(statement),
+            f"\n{bold(out / MODEL_FILE)}   score other tables with: userdp predict MODEL DATA --out FILE",
+            f"{bold(out / REPORT_FILE)}  open it in a browser",
+        )
 
 
 def fit_table(

@@ -72,7 +72,7 @@ def mean(
     """
     display = Display(as_json, quiet)
     budget = Budget(epsilon, delta, unit)
-    with spending(budget, ledger, dataset, what="mean") as spend:
+    with spending(budget, ledger, dataset, what=options.purpose("mean", seed)) as spend:
         with ExitStack() as stack:
             draft = None if out is None else stack.enter_context(new_folder(out, overwrite=overwrite))
             with reading(read_table(data), display) as table:
@@ -109,10 +109,11 @@ def mean(
                 write_report(content, draft / REPORT_FILE)
         spend.released(out)
     title = f"Mean over {release.privacy.n_users:,} users"
-    display.answer(
-        record,
-        means_table(title, loaded.feature_names, release.value, release.noise_std),
-        statement_text(release.privacy),
-    )
-    if out is not None:
-        display.show(f"\n{bold(out / MEAN_FILE)}, {bold(out / REPORT_FILE)}")
+    with spend.printing(out):
+        display.answer(
+            record,
+            means_table(title, loaded.feature_names, release.value, release.noise_std),
+            statement_text(release.privacy),
+        )
+        if out is not None:
+            display.show(f"\n{bold(out / MEAN_FILE)}, {bold(out / REPORT_FILE)}")

@@ -120,3 +120,8 @@ def values_in(text: str, table: Table, column: str) -> list[str] | list[float]:
     except ValueError:
         return words
     return [int(number) if number.is_integer() else number for number in numbers]
+
+
+def purpose(command: str, seed: int | None) -> str:
+    """Say in the ledger what a release was, and that it was seeded."""
+    return command if seed is None else f"{command}, from a seed"

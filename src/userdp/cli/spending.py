@@ -1,5 +1,6 @@
 """Budget on the command line: reserved before the first noisy answer, spent from then on."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,20 @@ class Spending:
                 self._dataset, tidy(self._budget.epsilon), self._budget.delta, what=self._what
             )
         self.is_spent = True
+
+    @contextmanager
+    def printing(self, out: Path | None) -> Iterator[None]:
+        """Print a release; where that fails, say what became of it: its budget is spent all the same."""
+        try:
+            yield
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (OSError, SystemExit) as error:  # the second is how a table ends when nobody reads it
+            problem = error.strerror if isinstance(error, OSError) else "nobody reads it"
+            where = "it is lost" if out is None else f"it is in {out}"
+            raise BudgetSpentError(
+                f"cannot print the release: {problem}; {where}; the budget is spent"
+            ) from None
 
     def released(self, reference: Path | None) -> None:
         """Note in the ledger that the release came out, and where; the sums are right without the note."""

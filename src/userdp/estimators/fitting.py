@@ -29,12 +29,12 @@ from userdp.means.clipped import ClippedMean
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.mechanisms.quantile import private_quantile
-from userdp.optimizers.dp_sgd import DPSGD
+from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event, GaussianEvent, PureEvent
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
-from userdp.problems import L2Ball, Loss, Multinomial, WholeSpace
+from userdp.problems import L2Ball, Loss, Multinomial
 
 # Scaled features and targets are bounded here, in training and at prediction.
 BOUND = 4.0
@@ -190,7 +190,7 @@ def _descend(
     T = options.rounds or math.ceil(kappa * min(max(5 * (0.03 / (s * math.sqrt(k))) ** 0.75, 5), 60))
     step = 1 / (kappa * kept * (curvature + ridge))
 
-    domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else WholeSpace()
+    domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
     mean = ClippedMean(radius).calibrate(n, k, budget, rounds=T, beside=events)
     optimizer = DPSGD(T, step, domain, averaged_share=0.75)
     solution = optimizer.run(replace(oracle, ridge=ridge * kept, ridge_centre=start), mean, noise, start)

@@ -12,6 +12,7 @@ neighbour, is at least H; one of three gates sees to that (:mod:`userdp.privacy.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from userdp.arrays import FloatArray, IntArray
@@ -139,6 +140,7 @@ def deferred_setting(n_users: int, budget: Budget) -> DeferredSetting:
     return setting
 
 
+@lru_cache(maxsize=128)
 def _gate_setting(
     n_users: int, budget: Budget, gate: GateName, rounds: int, agreement: float, beside: tuple[Event, ...]
 ) -> GateSetting:

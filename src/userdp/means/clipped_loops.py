@@ -1,7 +1,7 @@
 """Clipped means inside a compiled loop: at a fixed radius, and at one that follows a private quantile."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,19 @@ from userdp.privacy.statement import PrivacyStatement
 @final
 @dataclass(frozen=True, eq=False)
 class ClippedLoop:
-    """Rounds of the clipped mean."""
+    """Rounds of the clipped mean; equal ones share a compiled loop."""
 
     mean: CalibratedClippedMean
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClippedLoop) and self._public() == other._public()
+
+    def __hash__(self) -> int:
+        return hash(self._public())
+
+    def _public(self) -> tuple[Any, ...]:
+        mean = self.mean
+        return mean.centre.tobytes(), mean.budget, mean.n_users, mean.lattice, mean.event, mean.beside
 
     @property
     def rounds(self) -> int:

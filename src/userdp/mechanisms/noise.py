@@ -11,6 +11,7 @@ no rounding error carries information (``docs/proofs/lattice.md``). Two sources 
 
 import math
 import secrets
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -89,7 +90,7 @@ class SeededNoise:
     exact table below.
     """
 
-    def __init__(self, seed: int | np.random.Generator) -> None:
+    def __init__(self, seed: int | Sequence[int] | np.random.Generator) -> None:
         self._generator = np.random.default_rng(seed)
 
     @property

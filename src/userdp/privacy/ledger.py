@@ -356,9 +356,12 @@ class Ledger:
     def _file_problems_explained(self) -> Iterator[None]:
         try:
             yield
+        except UnicodeDecodeError as error:  # SQLite's own messages may quote damaged text
+            raise self._unusable(_DAMAGED) from error
         except sqlite3.Error as error:
             family = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-            raise self._unusable(_FILE_PROBLEMS.get(family, str(error))) from error
+            words = str(error) if str(error).isprintable() else _DAMAGED
+            raise self._unusable(_FILE_PROBLEMS.get(family, words)) from error
 
     def _limit_command(self, dataset: str) -> str:
         file, name = shlex.quote(str(self.path)), shlex.quote(dataset)
