@@ -1,0 +1,86 @@
+"""What a method sees and hands back; it needs NumPy alone, so that every environment can import it.
+
+``python -m benchmarks.peers.methods.NAME DATA.npz JOB.json OUT.npz``: rows of training users and of the test set, one
+budget, and for peers the tuned clip, step and rounds; back come the predictions of the test rows for every seed.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method's work on one problem; user u owns rows offsets[u] to offsets[u + 1]."""
+
+    task: str
+    epsilon: float
+    delta: float
+    clip: float
+    step: float
+    rounds: int
+    X: Array
+    y: Array
+    offsets: Array
+    test_X: Array
+    names: Array
+    n_numbers: int
+
+    @property
+    def n_users(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def groups(self) -> Array:
+        return np.repeat(np.arange(self.n_users), np.diff(self.offsets))
+
+    def padded(self) -> tuple[Array, Array, Array]:
+        """Rows of shape (users, items, features), targets, and weights 1/m (0 for padding)."""
+        items = np.diff(self.offsets)
+        place = (self.groups, np.arange(len(self.y)) - np.repeat(self.offsets[:-1], items))
+        X = np.zeros((self.n_users, items.max(), self.X.shape[1]), np.float32)
+        y, weights = np.zeros((2, self.n_users, items.max()), np.float32)
+        X[place], y[place], weights[place] = self.X, self.y, np.repeat(1 / items, items)
+        return X, y, weights
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Predictions of the test rows (log odds, or targets), and what a round took."""
+
+    prediction: Array
+    seconds: float
+    rounds: int
+
+
+def serve(fit: Callable[[Job, int], Fit]) -> None:
+    """Run a method on every seed of the job; the first seed's time is left out, it compiles."""
+    data_path, job_path, out_path = sys.argv[1:]
+    with open(job_path) as file:
+        settings = json.load(file)
+    seeds = settings.pop("seeds")
+    with np.load(data_path) as arrays:
+        data = {key: arrays[key] for key in ("X", "y", "offsets", "test_X", "names")}
+        job = Job(**settings, **data, n_numbers=int(arrays["n_numbers"]))
+    fits = [fit(job, seed) for seed in seeds]
+    np.savez(
+        out_path,
+        prediction=np.array([f.prediction for f in fits], np.float32),
+        seconds_per_round=min(f.seconds / f.rounds for f in fits[1:] or fits),
+        peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    )
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    result = call()
+    return result, time.perf_counter() - start
