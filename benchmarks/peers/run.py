@@ -47,8 +47,15 @@ class Method:
         return str(BUILD / "environments" / self.environment / "bin" / "python")
 
 
+SLOW = {"users": (500, 2_000), "epsilons": (1.0,), "seeds": 5}
 METHODS = {
     "userdp_default": Method(tuned=False),
+    "userdp_adaptive": Method(**SLOW),
+    "jax_privacy_peer": Method("jax_privacy", users=(500, 2_000), seeds=5),
+    "opacus_peer": Method("opacus", **SLOW),
+    "pfl_peer": Method("pfl", **{**SLOW, "users": (500,)}),
+    "pfl_adaptive": Method("pfl", **{**SLOW, "users": (500,)}),
+    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), users=(500, 2_000), seeds=5),
 }
 
 
