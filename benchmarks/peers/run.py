@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import means
 from benchmarks.peers.objective import evaluate, reference
-from benchmarks.peers.problem import BUILD, DELTA, EPSILONS, TASKS, Problem, Table, make_problem
-from benchmarks.peers.publish import publish
+from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Problem, Table, make_problem
+from benchmarks.peers.publish import OPPONENT, WITH_BASE_RATE, publish
 from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu, load_tuned
 
@@ -39,7 +40,10 @@ class Method:
     users: tuple[int, ...] | None = None
     epsilons: tuple[float, ...] = EPSILONS
     tables: tuple[str, ...] | None = None
-    seeds: int = 8
+    seeds: int = 5
+
+    def takes(self, table: str, task: str, users: int) -> bool:
+        return task in self.tasks and users in (self.users or (users,)) and table in (self.tables or (table,))
 
     def python(self) -> str:
         if self.environment is None:
@@ -47,15 +51,15 @@ class Method:
         return str(BUILD / "environments" / self.environment / "bin" / "python")
 
 
-SLOW = {"users": (500, 2_000), "epsilons": (1.0,), "seeds": 5}
+SLOW = {"users": (500, 2_000), "epsilons": (1.0,)}
 METHODS = {
     "userdp_default": Method(tuned=False),
     "userdp_adaptive": Method(**SLOW),
-    "jax_privacy_peer": Method("jax_privacy", users=(500, 2_000), seeds=5),
+    "jax_privacy_peer": Method("jax_privacy", users=(500, 2_000)),
     "opacus_peer": Method("opacus", **SLOW),
     "pfl_peer": Method("pfl", **{**SLOW, "users": (500,)}),
     "pfl_adaptive": Method("pfl", **{**SLOW, "users": (500,)}),
-    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), users=(500, 2_000), seeds=5),
+    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), users=(500, 2_000)),
 }
 
 
@@ -105,53 +109,61 @@ def measured(problem: Problem, epsilon: float, method: str, tuned: bool, losses:
 
 def opponent_rows(problem: Problem) -> Iterator[Row]:
     """Rows of the vectorized opponent, whose losses came with its tuning."""
-    names = {"zero": "tuned clipping", "base rate": "tuned clipping, base rate"}
+    names = {"zero": OPPONENT, "base rate": WITH_BASE_RATE}
     for row in load_tuned():
         if all(row[name] == getattr(problem, name) for name in ("table", "task", "users")):
             name = names[row["start"]]
             yield measured(problem, row["epsilon"], name, True, row["losses"], row["qualities"])
 
 
-def run_method(name: str, problem: Problem, epsilon: float, label: str) -> Row | None:
-    """Run one method on one problem in its own process; None where it has no tuned setting yet."""
+def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row]:
+    """Budgets, with the tuned setting for those that get one; without a tuned setting there is no job."""
+    blank = {"task": problem.task, "delta": DELTA, "clip": 0.0, "step": 0.0, "rounds": 0}
+    if not method.tuned:
+        return [{**blank, "epsilon": epsilon} for epsilon in epsilons]
+    wanted = (problem.table, problem.task, problem.users, "zero")
+    return [
+        blank | {name: row[name] for name in ("epsilon", "clip", "step", "rounds")}
+        for row in load_tuned()
+        if (row["table"], row["task"], row["users"], row["start"]) == wanted and row["epsilon"] in epsilons
+    ]
+
+
+def run_method(name: str, problem: Problem, epsilons: list[float]) -> Iterator[Row]:
+    """Run one method on one problem in a process of its own."""
     method = METHODS[name]
+    jobs = jobs_of(method, problem, epsilons)
+    if not jobs:
+        return
     data = problem.standardized() if method.tuned else problem
-    settings: dict[str, Any] = {"clip": 0.0, "step": 0.0, "rounds": 0}
-    if method.tuned:
-        found = [
-            row for row in load_tuned()
-            if (row["table"], row["task"], row["users"], row["epsilon"], row["start"])
-            == (problem.table, problem.task, problem.users, epsilon, "zero")
-        ]  # fmt: skip
-        if not found:
-            return None
-        settings = {name: found[0][name] for name in settings}
-    jobs = BUILD / "jobs"
-    jobs.mkdir(parents=True, exist_ok=True)
-    arrays = jobs / f"{label}-{'standard' if method.tuned else 'raw'}.npz"
-    if not arrays.exists():
-        for old in jobs.glob("*.npz"):
-            old.unlink()
-        train = data.train
-        np.savez(
-            arrays, X=train.X, y=train.y, offsets=train.offsets, test_X=data.test.X,
-            names=data.names, n_numbers=data.n_numbers,
-        )  # fmt: skip
-    job = {"task": data.task, "epsilon": epsilon, "delta": DELTA, "seeds": list(range(method.seeds)), **settings}
-    (jobs / "job.json").write_text(json.dumps(job))
-    command = [method.python(), "-m", f"benchmarks.peers.methods.{name}"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    folder = BUILD / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / file for file in ("data.npz", "jobs.json", "out.npz")]
+    train, test_X = data.train, data.test.X
+    np.savez(
+        paths[0],
+        X=train.X,
+        y=train.y,
+        offsets=train.offsets,
+        test_X=test_X,
+        names=data.names,
+        n_numbers=data.n_numbers,
+    )
+    paths[1].write_text(json.dumps({"jobs": jobs, "seeds": method.seeds}))
     subprocess.run(
-        [*command, str(arrays), str(jobs / "job.json"), str(jobs / "out.npz")],
-        check=True, env=environment, cwd=ROOT,
-    )  # fmt: skip
-    with np.load(jobs / "out.npz") as out:
-        scores = [evaluate(data.task, data.test, prediction) for prediction in out["prediction"]]
-        row = measured(
-            problem, epsilon, name, method.tuned, [s.loss for s in scores], [s.quality for s in scores]
-        )
-        row |= {name: round(float(out[name]), 6) for name in ("seconds_per_round", "peak_mb")}
-    return row
+        [method.python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        cwd=ROOT,
+    )
+    with np.load(paths[2]) as out:
+        for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
+            scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
+            losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
+            yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
+                "seconds_per_round": round(float(seconds), 6),
+                "peak_mb": round(float(out["peak_mb"])),
+            }
 
 
 def run(tables: list[str], methods: list[str], users: list[int] | None, results: Results) -> None:
@@ -163,26 +175,33 @@ def run(tables: list[str], methods: list[str], users: list[int] | None, results:
             problem = make_problem(table, task, n)
             for row in opponent_rows(problem):
                 results.add(row)
-            for (method, options), epsilon in itertools.product(METHODS.items(), EPSILONS):
-                wanted = (
-                    method in methods
-                    and task in options.tasks
-                    and epsilon in options.epsilons
-                    and n in (options.users or (n,))
-                    and name in (options.tables or (name,))
-                )
-                if wanted and (name, task, n, epsilon, method) not in results.rows:
-                    found = run_method(method, problem, epsilon, f"{name}-{task}-{n}")
-                    if found is not None:
-                        results.add(found)
-                        print(*key(found), f"{found['excess_loss']:.4f}", flush=True)
+            for method in methods:
+                missing = [
+                    e for e in METHODS[method].epsilons if (name, task, n, e, method) not in results.rows
+                ]
+                if missing and METHODS[method].takes(name, task, n):
+                    for row in run_method(method, problem, missing):
+                        results.add(row)
+                        print(*key(row), f"{row['excess_loss']:.4f}", flush=True)
+
+
+def run_means(tables: list[str], results: Results) -> None:
+    wide = ["jester_wide"] if (DATA / "jester_wide.npz").exists() and "jester" in tables else []
+    for label, x in means.problems([*tables, *wide]):
+        for name in means.keys(label, x):
+            if name not in results.rows:
+                for row in means.mean_rows(label, x, name[3]):
+                    results.add(row)
+                print(*name, results.rows[name]["ratio_to_best_ball"], flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--users", nargs="*", type=int)
-    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--methods", nargs="*", default=[*METHODS, "userdp.mean"])
     parser.add_argument("--redo", nargs="*", default=[], help="methods to measure again")
     parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
     options = parser.parse_args()
@@ -194,7 +213,9 @@ def main() -> None:
                 del results.rows[key(row)]
         available = prepare()
         tables = [t for t in available if t in (options.tables or available)]
-        run(tables, options.methods, options.users, results)
+        run(tables, [m for m in options.methods if m in METHODS], options.users, results)
+        if "userdp.mean" in options.methods:
+            run_means(tables, results)
     publish(list(results.rows.values()))
 
 

@@ -44,6 +44,11 @@ def chem97() -> pl.DataFrame:
     return pl.read_parquet(SOURCE / "chem97.parquet").rename({"score": "target"})
 
 
+def save_jester_wide() -> None:
+    ratings = pl.read_parquet(SOURCE / "jester_wide.parquet").drop("user_id").fill_null(0.0).to_numpy()
+    np.savez_compressed(DATA / "jester_wide.npz", ratings=ratings)
+
+
 READERS = {"flights": flights, "retail": retail, "jester": jester, "chem97": chem97}
 
 
@@ -82,6 +87,8 @@ def prepare(names: tuple[str, ...] = tuple(READERS)) -> list[str]:
                 continue
             as_table(name, READERS[name]()).save()
         found.append(name)
+    if (SOURCE / "jester_wide.parquet").exists() and not (DATA / "jester_wide.npz").exists():
+        save_jester_wide()
     return found
 
 

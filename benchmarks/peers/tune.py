@@ -3,9 +3,9 @@
 The clip, step and rounds of the least mean test loss over noise seeds are kept in ``results/peers_tuned.json``, with
 the losses on 8 fresh seeds. Settings already there are skipped, so an interrupted run resumes.
 
-By default the lattice of clips (factor 2), steps (factor 2) and rounds (factor 3) is searched from where another problem
-of about the same n mu ended (a coarse grid for the very first), by moving to the best neighbour until none is better,
-with 6 seeds; where there are more than 2,000 users the search sees 2,000 of them, at the noise of all.
+By default the lattice of clips (factor 2), steps (factor 2) and rounds (factor 3) is searched from where another
+problem of about the same n mu ended (a coarse grid for the very first), by moving to the best neighbour until none is
+better, with 6 seeds; where there are more than 2,000 users the search sees 2,000 of them, at the noise of all.
 ``--full`` runs the whole grid with 12 seeds on all users: minutes on an accelerator, hours on one core.
 """
 
@@ -24,7 +24,18 @@ from scipy.special import ndtr
 
 from benchmarks.peers.objective import evaluate
 from benchmarks.peers.opponent import Padded, Runs, descend, mean_loss
-from benchmarks.peers.problem import DATA, DELTA, EPSILONS, TABLES, TASKS, Array, Problem, Rows, Table, make_problem
+from benchmarks.peers.problem import (
+    DATA,
+    DELTA,
+    EPSILONS,
+    TABLES,
+    TASKS,
+    Array,
+    Problem,
+    Rows,
+    Table,
+    make_problem,
+)
 
 TUNED = Path(__file__).parents[1] / "results" / "peers_tuned.json"
 CLIPS = {"classification": 2.0 ** np.arange(-6, 3), "regression": 2.0 ** np.arange(-5, 5)}
@@ -170,7 +181,9 @@ def load_tuned() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tables", nargs="*", default=TABLES)
     parser.add_argument("--full", action="store_true", help="the whole grid")
     options = parser.parse_args()

@@ -1,7 +1,8 @@
 """What a method sees and hands back; it needs NumPy alone, so that every environment can import it.
 
-``python -m benchmarks.peers.methods.NAME DATA.npz JOB.json OUT.npz``: rows of training users and of the test set, one
-budget, and for peers the tuned clip, step and rounds; back come the predictions of the test rows for every seed.
+``python -m benchmarks.peers.methods.NAME DATA.npz JOBS.json OUT.npz``: rows of training users and of the test set, a
+list of budgets, and for peers the tuned clip, step and rounds of each; back come the predictions of the test rows for
+every budget and seed.
 """
 
 import json
@@ -31,7 +32,7 @@ class Job:
     X: Array
     y: Array
     offsets: Array
-    test_X: Array
+    test_X: Array  # noqa: N815
     names: Array
     n_numbers: int
 
@@ -63,19 +64,19 @@ class Fit:
 
 
 def serve(fit: Callable[[Job, int], Fit]) -> None:
-    """Run a method on every seed of the job; the first seed's time is left out, it compiles."""
-    data_path, job_path, out_path = sys.argv[1:]
-    with open(job_path) as file:
+    """Run a method on every budget and seed; the first seed's time is left out, it compiles."""
+    data_path, jobs_path, out_path = sys.argv[1:]
+    with open(jobs_path) as file:
         settings = json.load(file)
-    seeds = settings.pop("seeds")
     with np.load(data_path) as arrays:
         data = {key: arrays[key] for key in ("X", "y", "offsets", "test_X", "names")}
-        job = Job(**settings, **data, n_numbers=int(arrays["n_numbers"]))
-    fits = [fit(job, seed) for seed in seeds]
+        n_numbers = int(arrays["n_numbers"])
+    jobs = [Job(**job, **data, n_numbers=n_numbers) for job in settings["jobs"]]
+    fits = [[fit(job, seed) for seed in range(settings["seeds"])] for job in jobs]
     np.savez(
         out_path,
-        prediction=np.array([f.prediction for f in fits], np.float32),
-        seconds_per_round=min(f.seconds / f.rounds for f in fits[1:] or fits),
+        prediction=np.array([[f.prediction for f in row] for row in fits], np.float32),
+        seconds_per_round=np.array([min(f.seconds / f.rounds for f in row[1:] or row) for row in fits]),
         peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     )
 

@@ -1,4 +1,4 @@
-"""jax-privacy: ``clipped_grad`` of each user's mean loss, PLD accounting for replacing one user, every user every round."""
+"""jax-privacy: ``clipped_grad`` of each user's mean loss, PLD accounting, every user in every round."""
 
 from functools import cache
 

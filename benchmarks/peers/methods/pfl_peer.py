@@ -24,6 +24,8 @@ from benchmarks.peers.methods.interface import Fit, Job, serve, timed
 
 
 class LinearModel(Model):
+    """A linear predictor, moved against the mean gradient."""
+
     def __init__(self, dimension: int, step: float) -> None:
         self.theta, self.step = np.zeros(dimension, np.float32), step
 

@@ -1,29 +1,33 @@
-"""This library's adaptive clipping in the tuned descent: the tuned clip is where the radius starts."""
+"""Adaptive clipping of this library in the tuned descent: the tuned clip is where the radius starts."""
 
-import warnings
+import numpy as np
 
-import userdp
-from benchmarks.peers.methods.interface import Fit, Job, serve, timed
-from userdp.data import Users
+from benchmarks.peers.methods.interface import Array, Fit, Job, serve, timed
 from userdp.means import AdaptiveClippedMean
-from userdp.optimizers import DPSGD
-from userdp.problems import Logistic, Squared
+from userdp.mechanisms import SeededNoise
+from userdp.privacy import Budget
 
 
 def fit(job: Job, seed: int) -> Fit:
-    users = Users.from_rows(job.X, job.groups, job.y)
-    loss = Logistic() if job.task == "classification" else Squared()
-    optimizer = DPSGD(job.rounds, job.step, averaged_share=1 / job.rounds)
-    mean = AdaptiveClippedMean(radius=job.clip)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        solution, seconds = timed(
-            lambda: userdp.minimize(
-                loss, users, optimizer=optimizer, mean=mean,
-                epsilon=job.epsilon, delta=job.delta, random_state=seed,
-            )
-        )  # fmt: skip
-    return Fit(job.test_X @ solution.point, seconds, job.rounds)
+    X, y, weights = job.padded()
+    d = X.shape[2]
+    budget = Budget(job.epsilon, job.delta)
+    mean = AdaptiveClippedMean(radius=job.clip).calibrate(job.n_users, d, budget, job.rounds)
+
+    def user_gradients(theta: Array) -> Array:
+        z = X @ theta
+        p = 1 / (1 + np.exp(-z)) if job.task == "classification" else z
+        return np.einsum("umd,um->ud", X, weights * (p - y)).astype(np.float64)
+
+    def descend() -> Array:
+        theta, session = np.zeros(d), mean.start(SeededNoise(seed))
+        for _ in range(job.rounds):
+            theta = theta - job.step * session.answer(user_gradients(theta.astype(np.float32)))
+        session.finish()
+        return theta
+
+    theta, seconds = timed(descend)
+    return Fit(job.test_X @ theta, seconds, job.rounds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""This library's estimators with nothing given but the budget: raw features, no bounds, no clip, no rounds."""
+"""The estimators of this library with nothing given but the budget: raw features, no bounds, no clip, no rounds."""
 
 import warnings
 
