@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training audit data clean
+.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training bench-peers tune-peers audit data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,26 @@ bench-rates: $(VENV)/.dev
 bench-training: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training
 
+# Each peer lives in an environment of its own: their requirements exclude each other.
+PEERS := jax_privacy opacus pfl diffprivlib
+PEER_ENVS := build/peers/environments
+
+$(PEER_ENVS)/%/.ready: benchmarks/peers/requirements/%.txt
+	@mkdir -p $(PEER_ENVS)
+	$(PYTHON) -m venv $(PEER_ENVS)/$*
+	$(PEER_ENVS)/$*/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@touch $@
+
+bench-peers: $(VENV)/.dev $(PEERS:%=$(PEER_ENVS)/%/.ready) ## this library and its peers in one run; resumes
+	$(BIN)/python -m benchmarks.peers.tables
+	$(BIN)/python -m benchmarks.peers.tune
+	$(BIN)/python -m benchmarks.peers.run
+
+tune-peers: $(VENV)/.dev ## tune the opponent of bench-peers again
+	rm -f benchmarks/results/peers_tuned.json
+	$(BIN)/python -m benchmarks.peers.tables
+	$(BIN)/python -m benchmarks.peers.tune
+
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit
 
@@ -58,4 +78,4 @@ docs: $(VENV)/.docs ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build/peers site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
