@@ -1,8 +1,8 @@
 """Objective x data x method: ``python -m benchmarks.peers.run`` measures what is missing and publishes.
 
 A method is one file under ``methods`` and one entry in ``METHODS``; it runs in a process of its own, by the Python of
-its environment. Rows are kept in ``results/peers.partial.json`` as they come, so an interrupted run resumes;
-``--redo METHOD`` measures a method again.
+its environment. Rows are kept in ``results/peers.partial.json`` as they come, so an interrupted run resumes; without
+that file the committed rows are where it starts. ``--redo METHOD`` measures a method again, ``--fresh`` everything.
 """
 
 import argparse
@@ -26,7 +26,8 @@ from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu, load_tuned
 
 ROOT = Path(__file__).parents[2]
-PARTIAL = ROOT / "benchmarks" / "results" / "peers.partial.json"
+PUBLISHED = ROOT / "benchmarks" / "results" / "peers.json"
+PARTIAL = PUBLISHED.with_suffix(".partial.json")
 Row = dict[str, Any]
 
 
@@ -78,8 +79,12 @@ def key(row: Row) -> tuple[Any, ...]:
 class Results:
     """The rows measured so far, on disk after every one."""
 
-    def __init__(self) -> None:
-        rows = json.loads(PARTIAL.read_text()) if PARTIAL.exists() else []
+    def __init__(self, fresh: bool = False) -> None:
+        rows: list[Row] = []
+        if PARTIAL.exists() and not fresh:
+            rows = json.loads(PARTIAL.read_text())
+        elif PUBLISHED.exists() and not fresh:
+            rows = json.loads(PUBLISHED.read_text())["rows"]
         self.rows: dict[tuple[Any, ...], Row] = {key(row): row for row in rows}
 
     def add(self, row: Row) -> None:
@@ -214,9 +219,10 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=TASKS)
     parser.add_argument("--methods", nargs="*", default=[*METHODS, "userdp.mean"])
     parser.add_argument("--redo", nargs="*", default=[], help="methods to measure again")
+    parser.add_argument("--fresh", action="store_true", help="forget every row")
     parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
     options = parser.parse_args()
-    results = Results()
+    results = Results(options.fresh)
     if not options.publish:
         for row in [row for row in results.rows.values() if row["method"] in options.redo]:
             chosen = row["table"] in (options.tables or [row["table"]])
