@@ -7,7 +7,7 @@ whole grid of clips, steps, epsilons and seeds goes through every round together
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -116,4 +116,4 @@ def mean_loss(task: str, test: Padded, theta: Array) -> Array:
     """Return the user-averaged test loss of every column, infinite where descent diverged."""
     with jax.default_matmul_precision("float32"):
         loss = np.asarray(_mean_loss(task, test.chunked(theta.shape[1]), theta)) / len(test.y)
-    return cast(Array, np.where(np.isfinite(loss), loss, np.inf))
+    return np.where(np.isfinite(loss), loss, np.inf)

@@ -105,8 +105,8 @@ class Tuning:
     def row(self, epsilon: float, search: str) -> dict[str, Any]:
         """Run the best point on fresh seeds and all users."""
         task, (c, s, r) = self.data.task, self.best(epsilon)
-        values = (np.full(len(FRESH_SEEDS), v) for v in (self.clips[c], self.steps[s], epsilon))
-        runs = as_runs(self.data, self.start, *values, np.array(FRESH_SEEDS))
+        clip, step, budget = (np.full(len(FRESH_SEEDS), v) for v in (self.clips[c], self.steps[s], epsilon))
+        runs = as_runs(self.data, self.start, clip, step, budget, np.array(FRESH_SEEDS))
         theta = descend(task, Padded.of(self.data.train), runs, ROUNDS[r])
         scores = [evaluate(task, self.data.test, self.data.test.X @ column) for column in theta.T]
         return {
@@ -142,8 +142,8 @@ def as_runs(data: Problem, start: str, clip: Array, step: Array, epsilon: Array,
         least = np.clip(std, 1e-3, 0.5)
         p = np.clip(float(data.train.weights @ data.train.y) + std * normal, least, 1 - least)
         starts[-1], mu = np.log(p / (1 - p)), mu * np.sqrt(1 - share)
-    single = (a.astype(np.float32) for a in (clip, step, 2 / (n * mu)))
-    return Runs(*single, seed.astype(np.uint32), starts)
+    clip, step, noise = (a.astype(np.float32) for a in (clip, step, 2 / (n * mu)))
+    return Runs(clip, step, noise, seed.astype(np.uint32), starts)
 
 
 def base_rate_share(n_mu: Array) -> Array:
@@ -177,7 +177,8 @@ def nearest(tuning: Tuning, hints: list[dict[str, Any]], n_mu: float) -> Point:
 
 
 def load_tuned() -> list[dict[str, Any]]:
-    return json.loads(TUNED.read_text()) if TUNED.exists() else []  # type: ignore[no-any-return]
+    rows: list[dict[str, Any]] = json.loads(TUNED.read_text()) if TUNED.exists() else []
+    return rows
 
 
 def main() -> None:

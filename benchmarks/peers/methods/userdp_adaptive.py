@@ -17,7 +17,8 @@ def fit(job: Job, seed: int) -> Fit:
     def user_gradients(theta: Array) -> Array:
         z = X @ theta
         p = 1 / (1 + np.exp(-z)) if job.task == "classification" else z
-        return np.einsum("umd,um->ud", X, weights * (p - y)).astype(np.float64)
+        gradients: Array = np.einsum("umd,um->ud", X, weights * (p - y)).astype(np.float64)
+        return gradients
 
     def descend() -> Array:
         theta, session = np.zeros(d), mean.start(SeededNoise(seed))
