@@ -6,11 +6,12 @@ every budget and seed.
 """
 
 import json
-import resource
+import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,15 @@ def serve(fit: Callable[[Job, int], Fit]) -> None:
         out_path,
         prediction=np.array([[f.prediction for f in row] for row in fits], np.float32),
         seconds_per_round=np.array([min(f.seconds / f.rounds for f in row[1:] or row) for row in fits]),
-        peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        peak_mb=peak_megabytes(),
     )
+
+
+def peak_megabytes() -> float:
+    """Most resident memory of this process; ``getrusage`` would count its parent's before the start (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) / 1e3 if found else float("nan")
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
