@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training audit mutants fuzz faults data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-peers tune-peers audit mutants fuzz faults data clean
+=======
+.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training bench-peers tune-peers audit data clean
+>>>>>>> peers
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +54,7 @@ bench-rates: $(VENV)/.dev
 bench-training: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training
 
+<<<<<<< HEAD
 bench-table1: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.table1
 
@@ -73,4 +77,4 @@ docs: $(VENV)/.docs ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build/peers site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,7 +1,7 @@
 """Reading a table of 10 million rows and 1 million users: seconds, and peak memory over that of the data.
 
-Each file is read in a process of its own, whose peak memory the operating system keeps; the imports are in it. The data's
-memory is that of the columns as an Arrow table, features as float32. Predictions are streamed from the same
+Each file is read in a process of its own, whose peak memory the operating system keeps; the imports are in it. The
+data's memory is that of the columns as an Arrow table, features as float32. Predictions are streamed from the same
 files by a process that may not hold them.
 """
 

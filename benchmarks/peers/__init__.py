@@ -1,0 +1,1 @@
+"""Peers and this library in one run: objective x data x method; ``make bench-peers``."""

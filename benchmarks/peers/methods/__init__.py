@@ -1,0 +1,1 @@
+"""One small file per method; each runs in the environment of its library, through ``interface``."""

@@ -1,0 +1,55 @@
+"""opacus: one item of the data set is one user of shape (m, d), so that ``grad_sample`` is a user's mean gradient."""
+
+import warnings
+from functools import cache
+
+import torch
+from opacus import PrivacyEngine
+from opacus.accountants.utils import get_noise_multiplier
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks.peers.methods.interface import Fit, Job, serve, timed
+
+
+@cache
+def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
+    return get_noise_multiplier(
+        target_epsilon=epsilon, target_delta=delta, sample_rate=1.0, steps=rounds, accountant="prv"
+    )
+
+
+def fit(job: Job, seed: int) -> Fit:
+    warnings.simplefilter("ignore")
+    torch.manual_seed(seed)
+    X, y, weights = map(torch.from_numpy, job.padded())
+    model = torch.nn.Linear(X.shape[2], 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    loader = DataLoader(TensorDataset(X, y, weights), batch_size=job.n_users)
+    model, optimizer, loader = PrivacyEngine().make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=job.step),
+        data_loader=loader,
+        # Calibrated for removing a user; replacing one moves the sum twice as far.
+        noise_multiplier=2 * noise_multiplier(job.epsilon, job.delta, job.rounds),
+        max_grad_norm=job.clip,
+        poisson_sampling=False,
+    )
+
+    def one_round() -> None:
+        for X, y, weights in loader:
+            optimizer.zero_grad()
+            z = model(X)[..., 0]
+            if job.task == "classification":
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(z, y, reduction="none")
+            else:
+                loss = (z - y) ** 2 / 2
+            (weights * loss).sum(dim=1).mean().backward()
+            optimizer.step()
+
+    _, seconds = timed(lambda: [one_round() for _ in range(job.rounds)])
+    theta = model._module.weight.detach().numpy()[0]
+    return Fit(job.test_X @ theta, seconds, job.rounds)
+
+
+if __name__ == "__main__":
+    serve(fit)

@@ -1,0 +1,241 @@
+"""Objective x data x method: ``python -m benchmarks.peers.run`` measures what is missing and publishes.
+
+A method is one file under ``methods`` and one entry in ``METHODS``; it runs in a process of its own, by the Python of
+its environment. Rows are kept in ``results/peers.partial.json`` as they come, so an interrupted run resumes; without
+that file the committed rows are where it starts. ``--redo METHOD`` measures a method again, ``--fresh`` everything.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import means
+from benchmarks.peers.objective import evaluate, reference
+from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Problem, Table, make_problem
+from benchmarks.peers.publish import OPPONENT, WITH_BASE_RATE, publish
+from benchmarks.peers.tables import prepare
+from benchmarks.peers.tune import gdp_mu, load_tuned
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "benchmarks" / "results" / "peers.json"
+PARTIAL = PUBLISHED.with_suffix(".partial.json")
+Row = dict[str, Any]
+
+
+# pfl takes a hundred times as long as jax-privacy: the smaller tables, once.
+PFL: dict[str, Any] = {
+    "tasks": ("classification",),
+    "users": (500,),
+    "epsilons": (1.0,),
+    "tables": ("flights", "chem97"),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a method is run: its environment, what it is given, and on which settings."""
+
+    environment: str | None = None  # a folder of build/peers/environments; None is this one
+    tuned: bool = True  # gets standardized features and the tuned clip, step and rounds
+    tasks: tuple[str, ...] = TASKS
+    users: tuple[int, ...] | None = None
+    epsilons: tuple[float, ...] = EPSILONS
+    tables: tuple[str, ...] | None = None
+    seeds: int = 5
+
+    def takes(self, table: str, task: str, users: int) -> bool:
+        return task in self.tasks and users in (self.users or (users,)) and table in (self.tables or (table,))
+
+    def python(self) -> str:
+        if self.environment is None:
+            return sys.executable
+        return str(BUILD / "environments" / self.environment / "bin" / "python")
+
+
+METHODS = {
+    "userdp_default": Method(tuned=False),
+    "userdp_adaptive": Method(users=(500, 2_000)),
+    "jax_privacy_peer": Method("jax_privacy", users=(500, 2_000)),
+    "opacus_peer": Method("opacus", users=(500, 2_000), epsilons=(1.0,)),
+    "pfl_peer": Method("pfl", **PFL),
+    "pfl_adaptive": Method("pfl", **PFL),
+    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), users=(500, 2_000)),
+}
+
+
+def key(row: Row) -> tuple[Any, ...]:
+    return row["table"], row["task"], row["users"], row["epsilon"], row["method"]
+
+
+class Results:
+    """The rows measured so far, on disk after every one."""
+
+    def __init__(self, fresh: bool = False) -> None:
+        rows: list[Row] = []
+        if PARTIAL.exists() and not fresh:
+            rows = json.loads(PARTIAL.read_text())
+        elif PUBLISHED.exists() and not fresh:
+            rows = json.loads(PUBLISHED.read_text())["rows"]
+        self.rows: dict[tuple[Any, ...], Row] = {key(row): row for row in rows}
+
+    def add(self, row: Row) -> None:
+        self.rows[key(row)] = row
+        PARTIAL.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
+
+
+def reference_loss(problem: Problem) -> float:
+    """Test loss of the fit without privacy, computed once."""
+    path = BUILD / "references.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    name = f"{problem.table} {problem.task} {problem.users}"
+    if name not in known:
+        known[name] = reference(problem).loss
+        path.write_text(json.dumps(known, indent=1))
+    return float(known[name])
+
+
+def measured(problem: Problem, epsilon: float, method: str, tuned: bool, losses: Any, qualities: Any) -> Row:
+    excess = np.asarray(losses) - reference_loss(problem)
+    return {
+        "table": problem.table,
+        "task": problem.task,
+        "users": problem.users,
+        "epsilon": epsilon,
+        "n_mu": round(problem.users * gdp_mu(epsilon), 1),
+        "method": method,
+        "tuned": tuned,
+        "seeds": len(excess),
+        "excess_loss": float(excess.mean()),
+        "excess_loss_std": float(excess.std(ddof=1)),
+        "auc" if problem.task == "classification" else "r2": float(np.mean(qualities)),
+    }
+
+
+def opponent_rows(problem: Problem) -> Iterator[Row]:
+    """Rows of the vectorized opponent, whose losses came with its tuning."""
+    names = {"zero": OPPONENT, "base rate": WITH_BASE_RATE}
+    for row in load_tuned():
+        if all(row[name] == getattr(problem, name) for name in ("table", "task", "users")):
+            name = names[row["start"]]
+            yield measured(problem, row["epsilon"], name, True, row["losses"], row["qualities"])
+
+
+def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row]:
+    """Budgets, with the tuned setting for those that get one; without a tuned setting there is no job."""
+    blank = {"task": problem.task, "delta": DELTA, "clip": 0.0, "step": 0.0, "rounds": 0}
+    if not method.tuned:
+        return [{**blank, "epsilon": epsilon} for epsilon in epsilons]
+    wanted = (problem.table, problem.task, problem.users, "zero")
+    return [
+        blank | {name: row[name] for name in ("epsilon", "clip", "step", "rounds")}
+        for row in load_tuned()
+        if (row["table"], row["task"], row["users"], row["start"]) == wanted and row["epsilon"] in epsilons
+    ]
+
+
+def run_method(name: str, problem: Problem, epsilons: list[float]) -> Iterator[Row]:
+    """Run one method on one problem in a process of its own."""
+    method = METHODS[name]
+    jobs = jobs_of(method, problem, epsilons)
+    if not jobs:
+        return
+    data = problem.standardized() if method.tuned else problem
+    folder = BUILD / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / file for file in ("data.npz", "jobs.json", "out.npz")]
+    train, test_X = data.train, data.test.X
+    np.savez(
+        paths[0],
+        X=train.X,
+        y=train.y,
+        offsets=train.offsets,
+        test_X=test_X,
+        names=data.names,
+        n_numbers=data.n_numbers,
+    )
+    paths[1].write_text(json.dumps({"jobs": jobs, "seeds": method.seeds}))
+    subprocess.run(
+        [method.python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        cwd=ROOT,
+    )
+    with np.load(paths[2]) as out:
+        for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
+            scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
+            losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
+            yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
+                "seconds_per_round": round(float(seconds), 6),
+                "peak_mb": round(float(out["peak_mb"])),
+            }
+
+
+def run(
+    tables: list[str], tasks: list[str], methods: list[str], users: list[int] | None, results: Results
+) -> None:
+    for name in tables:
+        table = Table.load(name)
+        for n, task in itertools.product(table.user_counts(), tasks):
+            if users and n not in users:
+                continue
+            problem = make_problem(table, task, n)
+            for row in opponent_rows(problem):
+                results.add(row)
+            for method in methods:
+                missing = [
+                    e for e in METHODS[method].epsilons if (name, task, n, e, method) not in results.rows
+                ]
+                if missing and METHODS[method].takes(name, task, n):
+                    for row in run_method(method, problem, missing):
+                        results.add(row)
+                        print(*key(row), f"{row['excess_loss']:.4f}", flush=True)
+
+
+def run_means(tables: list[str], results: Results) -> None:
+    wide = ["jester_wide"] if (DATA / "jester_wide.npz").exists() and "jester" in tables else []
+    for label, x in means.problems([*tables, *wide]):
+        for name in means.keys(label, x):
+            if name not in results.rows:
+                for row in means.mean_rows(label, x, name[3]):
+                    results.add(row)
+                print(*name, results.rows[name]["ratio_to_best_ball"], flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--users", nargs="*", type=int)
+    parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--methods", nargs="*", default=[*METHODS, "userdp.mean"])
+    parser.add_argument("--redo", nargs="*", default=[], help="methods to measure again")
+    parser.add_argument("--fresh", action="store_true", help="forget every row")
+    parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
+    options = parser.parse_args()
+    results = Results(options.fresh)
+    if not options.publish:
+        for row in [row for row in results.rows.values() if row["method"] in options.redo]:
+            chosen = row["table"] in (options.tables or [row["table"]])
+            if chosen and row["users"] in (options.users or [row["users"]]):
+                del results.rows[key(row)]
+        available = prepare()
+        tables = [t for t in available if t in (options.tables or available)]
+        chosen_methods = [m for m in options.methods if m in METHODS]
+        run(tables, options.tasks, chosen_methods, options.users, results)
+        if "userdp.mean" in options.methods:
+            run_means(tables, results)
+    publish(list(results.rows.values()))
+
+
+if __name__ == "__main__":
+    main()

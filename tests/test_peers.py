@@ -1,0 +1,104 @@
+"""The yardstick of the benchmark is checked: a wrong opponent would flatter or slander the library."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.peers.means import ball_around_zero, best_ball, clipped_mean
+from benchmarks.peers.objective import FLOOR, evaluate, fit_exactly, weighted_auc
+from benchmarks.peers.opponent import Padded, Runs, descend, mean_loss
+from benchmarks.peers.problem import Problem, Rows
+from benchmarks.peers.publish import with_ratios
+from benchmarks.peers.tune import as_runs, gdp_mu
+from userdp.privacy.gdp import mu_from_budget
+
+
+def some_rows(n=40, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    items = rng.integers(1, 6, n)
+    X = np.hstack([rng.normal(size=(items.sum(), d)), np.ones((items.sum(), 1))]).astype(np.float32)
+    y = (X[:, 0] + rng.normal(size=len(X)) > 0).astype(np.float32)
+    return Rows(X, y, np.concatenate([[0], np.cumsum(items)]))
+
+
+def plain_descent(rows, task, clip, step, rounds):
+    theta = np.zeros(rows.X.shape[1])
+    for _ in range(rounds):
+        total = np.zeros_like(theta)
+        for begin, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
+            X, y = rows.X[begin:end], rows.y[begin:end]
+            z = X @ theta
+            p = 1 / (1 + np.exp(-z)) if task == "classification" else z
+            gradient = X.T @ (p - y) / len(y)
+            total += gradient * min(1, clip / max(np.linalg.norm(gradient), 1e-12))
+        theta -= step * total / rows.n_users
+    return theta
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_every_column_of_the_opponent_is_clipped_descent(task):
+    rows = some_rows()
+    clip, step = np.array([0.1, 1.0, 9.0], np.float32), np.array([1.0, 0.5, 0.1], np.float32)
+    runs = Runs(clip, step, np.zeros(3, np.float32), np.zeros(3, np.uint32), np.zeros((4, 3), np.float32))
+    theta = descend(task, Padded.of(rows), runs, 7)
+    expected = [plain_descent(rows, task, *pair, 7) for pair in zip(clip, step, strict=True)]
+    np.testing.assert_allclose(theta.T, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_the_noise_of_all_rounds_spends_the_budget_for_replacing_one_user():
+    """Users without signal: theta is a sum of T noises, each of 2 C sqrt(T)/(n mu), times the step."""
+    rows = some_rows()
+    empty = Rows(np.zeros_like(rows.X), rows.y, rows.offsets)
+    problem = Problem("none", "classification", rows.n_users, empty, empty, np.array([]), 0)
+    K, T, C, step, epsilon = 2_000, 5, 0.5, 2.0, 1.0
+    columns = (np.full(K, value) for value in (C, step, epsilon))
+    theta = descend("classification", Padded.of(empty), as_runs(problem, "zero", *columns, np.arange(K)), T)
+    expected = step * T * 2 * C / (rows.n_users * mu_from_budget(epsilon, 1e-6))
+    assert theta.std() == pytest.approx(expected, rel=0.05)  # 8,000 normals: 6 standard errors
+
+
+def test_mu_is_the_library_s():
+    for epsilon in (0.1, 3.0):
+        assert gdp_mu(epsilon) == pytest.approx(mu_from_budget(epsilon, 1e-6), rel=1e-6)
+
+
+def test_losses_are_averaged_over_users():
+    rows = some_rows()
+    theta = np.array([[1.0], [0.0], [0.5], [-0.2]], np.float32)
+    z = rows.X @ theta[:, 0]
+    by_user = [
+        np.mean(np.logaddexp(0, z[a:b]) - rows.y[a:b] * z[a:b])
+        for a, b in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)
+    ]
+    assert evaluate("classification", rows, z).loss == pytest.approx(np.mean(by_user), rel=1e-5)
+    assert mean_loss("classification", Padded.of(rows), theta)[0] == pytest.approx(np.mean(by_user), rel=1e-5)
+
+
+def test_auc_and_reference_agree_with_scikit_learn():
+    rows = some_rows(n=300)
+    score = np.round(rows.X[:, 0], 1)  # with ties
+    expected = roc_auc_score(rows.y, score, sample_weight=rows.weights)
+    assert weighted_auc(rows.y, score, rows.weights) == pytest.approx(expected, rel=1e-6)
+    theta = fit_exactly("classification", rows, 1e-6)
+    model = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8, max_iter=1_000)
+    model.fit(rows.X, rows.y, sample_weight=rows.weights)
+    np.testing.assert_allclose(theta, model.coef_[0], atol=5e-3)
+
+
+def test_the_oracle_of_means_knows_more_than_clipping_around_zero():
+    x = np.random.default_rng(0).normal(10.0, 1.0, size=(500, 4))
+    radius, error = best_ball(x, 0.2)
+    assert error < ball_around_zero(x, 0.2)[1] / 3
+    assert np.linalg.norm(clipped_mean(x, x.mean(axis=0), 100.0) - x.mean(axis=0)) < 1e-12
+    assert 1 < radius < 5
+
+
+def test_ratios_are_to_the_tuned_peer_and_floored():
+    setting = {"table": "t", "task": "regression", "users": 5, "epsilon": 1.0}
+    rows = [
+        {**setting, "method": method, "tuned": method != "userdp_default", "excess_loss": excess}
+        for method, excess in (("userdp_default", -1.0), ("tuned clipping", 0.01), ("opacus_peer", 0.001))
+    ]
+    with_ratios(rows)
+    assert [row["ratio"] for row in rows] == [FLOOR / 0.01, 1.0, FLOOR / 0.01]
