@@ -54,9 +54,28 @@ bench-rates: $(VENV)/.dev
 bench-training: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training
 
-<<<<<<< HEAD
 bench-table1: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.table1
+
+# Each peer lives in an environment of its own: their requirements exclude each other.
+PEERS := jax_privacy opacus pfl diffprivlib
+PEER_ENVS := build/peers/environments
+
+$(PEER_ENVS)/%/.ready: benchmarks/peers/requirements/%.txt
+	@mkdir -p $(PEER_ENVS)
+	$(PYTHON) -m venv $(PEER_ENVS)/$*
+	$(PEER_ENVS)/$*/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@touch $@
+
+bench-peers: $(VENV)/.dev $(PEERS:%=$(PEER_ENVS)/%/.ready) ## this library and its peers in one run; resumes
+	$(BIN)/python -m benchmarks.peers.tables
+	$(BIN)/python -m benchmarks.peers.tune
+	$(BIN)/python -m benchmarks.peers.run
+
+tune-peers: $(VENV)/.dev ## tune the opponent of bench-peers again
+	rm -f benchmarks/results/peers_tuned.json
+	$(BIN)/python -m benchmarks.peers.tables
+	$(BIN)/python -m benchmarks.peers.tune
 
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit

@@ -111,7 +111,8 @@ def overhead_microseconds() -> dict[str, float]:
     targets = jnp.asarray(y, jnp.float32).reshape(n, m)
 
     def bare() -> Array:
-        return _bare_rounds(features, targets, T).block_until_ready()
+        last: Array = _bare_rounds(features, targets, T).block_until_ready()
+        return last
 
     bare()
     optimizer.run(oracle, mean, noise)
