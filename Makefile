@@ -5,8 +5,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-peers tune-peers audit mutants fuzz faults data clean
-=======
-.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training bench-peers tune-peers audit data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
