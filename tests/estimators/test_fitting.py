@@ -33,12 +33,11 @@ class Recording(SeededNoise):
         self.asked = []
 
     def discrete_gaussian(self, scale, size):
-        self.asked.append(("gaussian", scale, size))
+        self.asked.append((scale, size))
         return super().discrete_gaussian(scale, size)
 
     def geometric(self, scale, size):
-        self.asked.append(("geometric", scale, size))
-        return super().geometric(scale, size)
+        raise AssertionError("every part of a fit is Gaussian")
 
 
 def users_of(t):
@@ -55,26 +54,29 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
     task, noise, rounds = TASKS[name], Recording(0), 5
     budget = Budget(3.0, 1e-6)
     fitted = fitting.fit(users_of(table()), task, budget, Options(rounds=rounds), noise)
-    d = FEATURES + (name == "least squares")
+    d = FEATURES
     k = (FEATURES + 1) * (3 if name == "multinomial" else 1)
-    expected = {"feature scales": (math.sqrt(2 * d) * 2**10, 81 * d)}
+    one_vote = math.sqrt(2) * 2**10
+    if task.n_classes:
+        expected = {"base rate": (ball_units(task.n_classes), task.n_classes)}
+    else:
+        expected = {
+            "target scale": (one_vote, 81),
+            "target location": (one_vote, 65),
+            "target mean": (ball_units(1), 1),
+        }
+    expected |= {"feature scales": (one_vote * math.sqrt(d), 81 * d)}
     expected |= {f"centre, pass {i}": (ball_units(d), d) for i in (1, 2, 3)}
     expected |= {"second moments": (ball_units(d), d)}
-    if task.n_classes:
-        expected |= {"base rate": (ball_units(task.n_classes), task.n_classes)}
+    expected |= {"clip radius": (one_vote, 21)}
     expected |= {"clipped mean": (ball_units(k) * math.sqrt(rounds), rounds * k)}
 
-    gaussian = [spend for spend in fitted.privacy.spent if spend.mu]
-    assert [spend.name for spend in gaussian] == list(expected)
-    draws = [(scale, size) for law, scale, size in noise.asked if law == "gaussian"]
-    assert [size for _, size in draws] == [size for _, size in expected.values()]
-    for spend, (scale, _), (sensitivity, _) in zip(gaussian, draws, expected.values(), strict=True):
+    spent = fitted.privacy.spent
+    assert [spend.name for spend in spent] == list(expected)
+    assert [size for _, size in noise.asked] == [size for _, size in expected.values()]
+    for spend, (scale, _), (sensitivity, _) in zip(spent, noise.asked, expected.values(), strict=True):
         assert spend.mu == pytest.approx(sensitivity / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
-    pure = [spend for spend in fitted.privacy.spent if spend.epsilon]
-    assert [spend.name for spend in pure] == ["clip radius"]
-    ((_, scale, _),) = [draw for draw in noise.asked if draw[0] == "geometric"]
-    assert scale == pytest.approx(2 / pure[0].epsilon)
-    assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in gaussian)))
+    assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in spent)))
     assert fitted.privacy.certified
 
 

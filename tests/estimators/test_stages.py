@@ -26,8 +26,8 @@ def crowd(seed=0, n=12, d=D):
 @pytest.fixture
 def counts_of(monkeypatch, silent_noise):
     """Return the function that shows the votes a noiseless scale stage adds up, and its event."""
-    monkeypatch.setattr(stages, "_most_likely_scale", lambda counts, noise_std, n_users: counts)
-    return lambda users: stages.private_scale(users, 1.0, silent_noise)
+    monkeypatch.setattr(stages, "_most_likely_scale", lambda found: found.counts)
+    return lambda users: stages.private_scale(users, 1.0, "scales", silent_noise)
 
 
 def sum_in_units(found, centre, radius, n):
@@ -177,7 +177,7 @@ def test_wild_users_cause_no_floating_point_error(wild, silent_noise):
     users = replaced(crowd(), np.array(WILD[wild]))
     means = users.means()
     with np.errstate(all="raise"):
-        stages.private_scale(users, 1.0, silent_noise)
+        stages.private_scale(users, 1.0, "scales", silent_noise)
         stages.private_centre(means, 1.0, 3, silent_noise)
 
 
@@ -186,7 +186,7 @@ def test_scales_of_plain_columns_are_found():
     rng = np.random.default_rng(0)
     unit = np.array([1e-6, 1.0, 1e6])
     users = ragged(*(rng.normal(size=(4, 3)) * unit for _ in range(500)))
-    scale, _ = stages.private_scale(users, 0.5, SeededNoise(0))
+    scale, _ = stages.private_scale(users, 0.5, "scales", SeededNoise(0))
     assert scale.kept.all()
     assert (np.abs(np.log2(scale.magnitude / unit)) < 1.6).all()
 
@@ -195,15 +195,93 @@ def test_the_scale_of_a_column_that_few_users_have_is_found():
     """One user in fifty: a bell cut off at the largest exponent must not fit better than their votes."""
     rng = np.random.default_rng(0)
     users = ragged(*(np.array([[rng.normal(), float(j % 50 == 0)]] * 2) for j in range(3_000)))
-    scale, _ = stages.private_scale(users, 0.5, SeededNoise(0))
+    scale, _ = stages.private_scale(users, 0.5, "scales", SeededNoise(0))
     assert np.abs(np.log2(scale.magnitude)).max() < 1.6
 
 
 def test_standardizing_finds_centre_and_spread():
     rng = np.random.default_rng(0)
     users = ragged(*(rng.normal([1.0, -0.5, 0.0], [1.0, 2.0, 0.5], size=(4, 3)) for _ in range(3_000)))
-    split = shares(users.n_users, 3, Budget(3.0, 1e-6), has_base_rate=False)
-    columns, events = _standardize(users, split, SeededNoise(0))
+    split = shares(users.n_users, 3, Budget(3.0, 1e-6), is_regression=True)
+    columns, events = _standardize(users, split, np.zeros(3, dtype=bool), SeededNoise(0))
     assert columns.centre == pytest.approx([1.0, -0.5, 0.0], abs=0.2)
     assert columns.scale == pytest.approx([1.0, 2.0, 0.5], rel=0.35)
     assert [event.name for event in events][0::4] == ["feature scales", "second moments"]
+
+
+def test_boolean_columns_are_not_voted_on():
+    users = crowd(n=50)
+    split = shares(50, D, Budget(3.0, 1e-6), is_regression=False, n_booleans=D)
+    columns, events = _standardize(users, split, np.ones(D, dtype=bool), SeededNoise(0))
+    assert "feature scales" not in [event.name for event in events]
+    assert np.isfinite(columns.scale).all()
+
+
+@pytest.fixture
+def all_counts(monkeypatch):
+    """Record every histogram that a stage asks for, and its event."""
+    recorded = []
+    count = stages.private_counts
+
+    def record(*arguments):
+        recorded.append(count(*arguments))
+        return recorded[-1]
+
+    monkeypatch.setattr(stages, "private_counts", record)
+    return recorded
+
+
+def moved(one, two):
+    """How far two noiseless histograms are apart, as a share of the sensitivity that was paid for."""
+    return np.linalg.norm(one.counts - two.counts) * stages._COUNT_RESOLUTION / one.event.sensitivity
+
+
+TARGETS = [0.0, 1.0, -1e9, 2.0**45, np.nan, np.inf, 5e-324]
+
+
+@pytest.mark.parametrize("first", TARGETS)
+def test_targets_move_by_their_events(first, all_counts, ball_sums, silent_noise):
+    """At equal earlier answers: the unit is that of the rest, whoever the first user is."""
+    rest = np.random.default_rng(0).normal(3.0, 1.0, size=(200, 2, 1))
+    for value in (first, 3.0):
+        users = ragged([[value], [value]], *rest)
+        with np.errstate(all="ignore"):
+            stages.private_target(users, 50.0, 50.0, 50.0, silent_noise)
+    (scale, location), (other_scale, other_location) = all_counts[:2], all_counts[2:]
+    assert moved(scale, other_scale) <= 1
+    assert moved(location, other_location) <= 1
+    (one, event), (two, _) = ball_sums
+    assert np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
+
+
+def test_a_vote_for_another_place_attains_the_sensitivity(all_counts, silent_noise):
+    for first in (-2.0, 5.0):
+        stages.private_clip(np.array([2.0**first, 1.0, 1.0]), 4, 0.5, 1.0, silent_noise)
+    assert moved(*all_counts) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("offset", [0.0, 4.0, -50.0, 300.0])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_targets_are_found_wherever_they_are(offset, unit):
+    """Within a fifth of their spread, up to some thirty units from zero."""
+    rng = np.random.default_rng(0)
+    spread = max(1.0, abs(offset) / 15)
+    users = ragged(*(unit * rng.normal(offset, spread, size=(4, 1)) for _ in range(2_000)))
+    target, events = stages.private_target(users, 0.05, 0.05, 0.05, SeededNoise(0))
+    assert target.middle == pytest.approx(offset * unit, abs=0.2 * spread * unit)
+    assert 0.4 < target.unit / (spread * unit) < 2.5
+    assert [event.name for event in events] == ["target scale", "target location", "target mean"]
+
+
+@pytest.mark.parametrize("typical", [0.05, 0.7, 3.0])
+def test_a_clip_radius_is_a_quantile_of_the_norms(typical):
+    rng = np.random.default_rng(0)
+    norms = typical * rng.lognormal(0, 0.5, size=3_000)
+    clip, _ = stages.private_clip(norms, 4, 0.5, 0.1, SeededNoise(0))
+    assert clip.radius == pytest.approx(typical, rel=0.25)
+    assert clip.kept == pytest.approx(np.minimum(1, clip.radius / norms).mean(), abs=0.1)
+
+
+def test_without_evidence_a_clip_radius_is_the_expected_one():
+    clip, _ = stages.private_clip(np.full(20, np.nan), 16, 0.5, 1e-3, SeededNoise(0))
+    assert 0.2 < clip.radius < 5

@@ -5,50 +5,55 @@ import warnings
 import pytest
 
 from userdp.planning.shares import shares
-from userdp.privacy.accounting import PureEvent, mu_beside
 from userdp.privacy.budget import Budget
 
-STAGES = ("base_rate", "scale", "centre", "second_moment")
+STAGES = {
+    False: ("base_rate", "scale", "centre", "second_moment", "radius"),
+    True: ("target_scale", "target_location", "target_mean", "scale", "centre", "second_moment", "radius"),
+}
 
 
 def spent(split):
-    return sum(getattr(split, stage) ** 2 for stage in STAGES)
+    return sum(getattr(split, stage) ** 2 for stage in {*STAGES[False], *STAGES[True]})
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 10.0])
-def test_the_descent_keeps_a_fifth_whatever_the_size(epsilon):
+def test_the_descent_keeps_a_tenth_whatever_the_size(epsilon):
     """Nothing may be refused after noise was drawn: the stages never eat the whole budget."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         budget = Budget(epsilon, 1e-6)
-    for n, d, has_base_rate in itertools.product(
+    for n, d, is_regression in itertools.product(
         (2, 5, 10, 20, 50, 85, 150, 200, 500, 2_000, 10**5), (1, 2, 5, 100, 10_000), (True, False)
     ):
-        split = shares(n, d, budget, has_base_rate=has_base_rate)
-        left = mu_beside((PureEvent("radius", split.radius_epsilon),), budget.epsilon, budget.delta)
-        assert spent(split) <= 0.8 * left**2 * (1 + 1e-9)
-        assert left < split.mu
+        for booleans in {0, d // 2, d}:
+            split = shares(n, d, budget, is_regression=is_regression, n_booleans=booleans)
+            assert spent(split) <= 0.9 * split.mu**2 * (1 + 1e-9)
+            assert (split.scale == 0) == (booleans == d)
 
 
 def test_stages_are_left_out_where_they_only_add_noise():
-    few, many = (shares(n, 20, Budget(1.0, 1e-6), has_base_rate=True) for n in (100, 5_000))
-    assert few.centre == few.second_moment == 0
-    assert all(getattr(many, stage) > 0 for stage in STAGES)
-    assert shares(5_000, 20, Budget(1.0, 1e-6), has_base_rate=False).base_rate == 0
-    assert shares(5_000, 20, Budget(1.0, 1e-6), has_base_rate=True, has_centre=False).centre == 0
+    budget = Budget(1.0, 1e-6)
+    for is_regression in (False, True):
+        few, many = (shares(n, 20, budget, is_regression=is_regression) for n in (100, 5_000))
+        assert few.centre == few.second_moment == 0
+        assert all(getattr(many, stage) > 0 for stage in STAGES[is_regression])
+        assert all(
+            getattr(many, stage) == 0 for stage in {*STAGES[not is_regression]} - {*STAGES[is_regression]}
+        )
+    assert shares(5_000, 20, budget, is_regression=False, has_centre=False).centre == 0
 
 
 def test_more_users_leave_more_to_the_descent():
     shares_spent = [
         spent(split) / split.mu**2
-        for split in (shares(n, 5, Budget(1.0, 1e-6), has_base_rate=True) for n in (100, 1_000, 10_000))
+        for split in (shares(n, 5, Budget(1.0, 1e-6), is_regression=False) for n in (100, 1_000, 10_000))
     ]
     assert shares_spent == sorted(shares_spent, reverse=True)
     assert shares_spent[-1] < 0.15
 
 
 def test_effective_users():
-    split = shares(1_000, 5, Budget(1.0, 1e-6), has_base_rate=True)
+    split = shares(1_000, 5, Budget(1.0, 1e-6), is_regression=False)
     assert split.effective_users == pytest.approx(1_000 * split.mu)
-    assert 0 < split.radius_epsilon <= 0.15
     assert math.isfinite(spent(split))

@@ -25,6 +25,8 @@ from userdp.privacy.statement import PrivacyStatement
 from userdp.report import write_report
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from userdp.estimators.linear_model import LinearModel
 
 MODEL_FILE, REPORT_FILE = "model.json", "report.html"
@@ -226,7 +228,7 @@ def fit_table(
             # Targets are the classes' places in the declared order.
             estimator.set_params(classes=range(len(columns.classes)))
         groups = np.repeat(np.arange(users.n_users), users.items_per_user)
-        estimator.fit(users.rows, users.targets, groups=groups)
+        estimator.fit(_typed(loaded), users.targets, groups=groups)
     fitted: LinearModel = estimator.to_model()
     details = {
         **fitted.details,
@@ -238,6 +240,19 @@ def fit_table(
     classes = None if columns.classes is None else tuple(columns.classes)
     named_model = replace(fitted, feature_names=loaded.feature_names, classes=classes, details=details)
     return named_model, estimator.privacy_
+
+
+def _typed(table: UserTable) -> "pl.DataFrame":
+    """Return the features with their types, which tell an estimator what is 0 or 1."""
+    import polars as pl
+
+    columns = zip(table.feature_names, table.users.rows.T, table.booleans, strict=True)
+    return pl.DataFrame(
+        [
+            pl.Series(name, values, nan_to_null=True).cast(pl.Boolean if boolean else pl.Float64)
+            for name, values, boolean in columns
+        ]
+    )
 
 
 def write_model(folder: Path, model: "LinearModel", statement: PrivacyStatement, title: str) -> None:

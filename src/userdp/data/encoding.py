@@ -27,9 +27,10 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers or booleans."""
+    """A column of numbers, or of booleans by its type."""
 
     name: str
+    boolean: bool = False
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -91,6 +92,15 @@ class Encoding:
         """The features it makes."""
         return tuple(name for column in self.columns for name in column.feature_names)
 
+    @property
+    def booleans(self) -> tuple[bool, ...]:
+        """Which features are 0 or 1 by type or declaration."""
+        return tuple(
+            isinstance(column, CategoryColumn) or column.boolean
+            for column in self.columns
+            for _ in column.feature_names
+        )
+
     def encode(self, frame: "pl.DataFrame", dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
         """Return an array of shape (n_rows, n_features); what is too large for ``dtype`` becomes infinite."""
         X = np.empty((len(frame), len(self.feature_names)), dtype=dtype)
@@ -147,7 +157,7 @@ def choose_features(
         tuple(
             CategoryColumn(name, declared_values(table, name, categories[name], "category"), name in other)
             if name in categories
-            else NumberColumn(name)
+            else NumberColumn(name, table.is_boolean(name))
             for name in names
         )
     )

@@ -31,10 +31,13 @@ class UserTable:
         number for regression; NaN makes its user null.
     feature_names : tuple of str
         One per column of ``users.rows``.
+    booleans : tuple of bool
+        Which of them are 0 or 1 by the column's type or because its categories were declared.
     """
 
     users: Users
     feature_names: tuple[str, ...]
+    booleans: tuple[bool, ...]
 
     @property
     def targets(self) -> FloatArray | None:
@@ -118,7 +121,7 @@ def load_users(
         blocks.append(encoding.encode(frame, float_type))
         if read_label is not None:
             labels.append(read_label(frame))
-    return UserTable(_sorted_by_user(table, ids, blocks, labels), encoding.feature_names)
+    return UserTable(_sorted_by_user(table, ids, blocks, labels), encoding.feature_names, encoding.booleans)
 
 
 def stream_features(

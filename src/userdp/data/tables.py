@@ -62,6 +62,12 @@ class Table:
             return "text"
         return "other"
 
+    def is_boolean(self, column: str) -> bool:
+        """Tell whether a column's type has two values."""
+        import polars as pl
+
+        return self.schema[column] == pl.Boolean
+
     def require(self, columns: Sequence[str]) -> None:
         """Refuse columns that the table does not have, and name those that come close."""
         unknown = [name for name in columns if name not in self.schema]

@@ -17,7 +17,7 @@ from userdp.data.users import Users
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.estimators import fitting
 from userdp.estimators.fitting import Options, Task
-from userdp.estimators.inputs import read_rows
+from userdp.estimators.inputs import boolean_columns, read_rows
 from userdp.estimators.linear_model import LinearModel
 from userdp.mechanisms.noise import noise_source
 from userdp.privacy.budget import Budget
@@ -126,7 +126,7 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("there is only one user; privacy among users needs at least 2")
         budget.warn_if_weak_for(users.n_users)
         _warn_if_searching()
-        fitted = fitting.fit(users, task, budget, options, noise)
+        fitted = fitting.fit(users, task, budget, options, noise, boolean_columns(X))
         self.coef_ = fitted.coefficients
         self.intercept_ = fitted.intercepts
         self.feature_low_, self.feature_high_ = fitted.low, fitted.high

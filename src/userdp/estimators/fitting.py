@@ -1,10 +1,10 @@
 r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
 
-1. **Scale**: the magnitude of each feature, from users' votes for powers of two. Features that cannot be
-   measured at this budget are dropped.
-2. **Centre** and 3. **second moment** of the scaled features, where there are users enough.
-4. **Base rate** (classification): where the intercept starts.
-5. **Clip radius**: a private quantile of the norms of the users' gradients at the start.
+1. **Start**: how often each class occurs, where the intercept starts; in a regression unit and middle of the targets.
+2. **Scale**: the magnitude of each feature, from users' votes for powers of two. Features that cannot be
+   measured at this budget are dropped; those of boolean type are 0 or 1 and need no vote.
+3. **Centre** and 4. **second moment** of the scaled features, where there are users enough.
+5. **Clip radius**: from noisy counts of the norms of the users' gradients at the start.
 6. **Descent**: full-batch gradient descent on the users' clipped mean gradients, with a ridge towards the start that
    follows the noise, for whatever budget the stages left.
 
@@ -16,30 +16,32 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from userdp.arrays import FloatArray
+from userdp.arrays import BoolArray, FloatArray
 from userdp.data.users import Users
 from userdp.engines.local import GradientOracle, local_oracle
 from userdp.estimators.stages import (
+    Target,
     private_base_rate,
     private_centre,
+    private_clip,
     private_scale,
     private_second_moment,
+    private_target,
 )
 from userdp.means.clipped import ClippedMean
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
-from userdp.mechanisms.quantile import private_quantile
 from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.planning.shares import Shares, shares
-from userdp.privacy.accounting import Event, GaussianEvent, PureEvent
+from userdp.privacy.accounting import Event, GaussianEvent
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import L2Ball, Loss, Multinomial
 
-# Scaled features and targets are bounded here, in training and at prediction.
-BOUND = 4.0
-# Candidates for the clip radius, in units of sqrt(number of coefficients).
-_RADII = 2.0 ** (np.arange(-16, 5) / 2)
+# Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
+BOUND, TARGET_BOUND = 8.0, 100.0
+# What one unit of a boolean feature is: the spread of one that is true for every seventh row, or every seventh not.
+BOOLEAN_MAGNITUDE = 0.35
 
 
 @dataclass(frozen=True)
@@ -112,45 +114,66 @@ class _Columns:
         return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
 
 
-def fit(users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource) -> FittedLinear:
+def fit(
+    users: Users,
+    task: Task,
+    budget: Budget,
+    options: Options,
+    noise: NoiseSource,
+    booleans: BoolArray | None = None,
+) -> FittedLinear:
     """Fit a linear model; everything that leaves is private, and what can be refused is refused before noise.
 
     No floating-point warning leaves: it would tell of one user's values.
+
+    Parameters
+    ----------
+    booleans : array of shape (n_features,), optional
+        Which features are 0 or 1 by their declared type; none by default.
     """
-    is_regression = task.n_classes == 0
+    if booleans is None:
+        booleans = np.zeros(users.n_features, dtype=bool)
     split = shares(
         users.n_users,
-        users.n_features + is_regression,
+        users.n_features,
         budget,
-        has_base_rate=not is_regression,
+        is_regression=task.n_classes == 0,
+        n_booleans=int(booleans.sum()),
         has_centre=options.fit_intercept,
     )
     Lattice.fine_enough(1.0, users.n_users, _n_parameters(task, users.n_features + 1))
     with np.errstate(all="ignore"):
-        return _fit(users, task, budget, options, split, noise)
+        return _fit(users, task, budget, options, split, booleans, noise)
 
 
 def _fit(
-    users: Users, task: Task, budget: Budget, options: Options, split: Shares, noise: NoiseSource
+    users: Users,
+    task: Task,
+    budget: Budget,
+    options: Options,
+    split: Shares,
+    booleans: BoolArray,
+    noise: NoiseSource,
 ) -> FittedLinear:
     if options.max_items is not None:
         users = users.capped(options.max_items, noise.generator())
     users = _null_by_value(users, options.min_items)
-    is_regression = task.n_classes == 0
-
-    columns, events = _standardize(_with_target_column(users) if is_regression else users, split, noise)
-    if is_regression:
-        columns, target = _split_last(columns)
-        y = target.apply(users.targets[:, None])[:, 0]  # type: ignore[index]
-        start_rates = None
-        scaled = Users(columns.apply(users.rows), users.offsets, y)
-        curvature = task.curvature
+    assert users.targets is not None
+    events: tuple[Event, ...]
+    if task.n_classes == 0:
+        column = replace(users, rows=np.where(np.isnan(users.rows[:, :1]), np.nan, users.targets[:, None]))
+        target, events = private_target(
+            column, split.target_scale, split.target_location, split.target_mean, noise
+        )
+        targets = np.clip((users.targets - target.middle) / target.unit, -TARGET_BOUND, TARGET_BOUND)
+        start_rates, curvature = None, task.curvature
     else:
-        target = None
-        scaled = Users(columns.apply(users.rows), users.offsets, users.targets)
-        rates, event = private_base_rate(_user_rates(users, task.n_classes), split.base_rate, noise)
-        events, start_rates = (*events, event), rates
-        curvature = task.curvature * float(1 - (rates**2).sum())
+        start_rates, event = private_base_rate(_user_rates(users, task.n_classes), split.base_rate, noise)
+        target, events, targets = Target(0.0, 1.0), (event,), users.targets
+        curvature = task.curvature * float(1 - (start_rates**2).sum())
+    columns, more = _standardize(users, split, booleans, noise)
+    events = (*events, *more)
+    scaled = Users(columns.apply(users.rows), users.offsets, targets)
     if options.fit_intercept:
         ones = np.ones((len(scaled.rows), 1))
         scaled = replace(scaled, rows=np.hstack([scaled.rows, ones]))
@@ -178,31 +201,37 @@ def _descend(
     """Choose radius, steps and ridge from the noise they face; run clipped descent."""
     n, k, N = oracle.n_users, oracle.dimension, split.effective_users
     norms = np.linalg.norm(oracle.evaluate(start), axis=1)
-    q = min(max(0.25 + 0.2 * math.log2(N / (40 * math.sqrt(k))), 0.25), 0.95)
-    events = (*events, PureEvent("clip radius", split.radius_epsilon))
-    radius = private_quantile(norms, q, split.radius_epsilon, noise, _RADII * math.sqrt(k))
-    kept = q + 0.75 * (1 - q)  # about how much of the mean gradient survives clipping
+    # Few users: every gradient is clipped, which costs the least noise; many: hardly any, which costs the least bias.
+    quantile = min(max(0.25 + 0.2 * math.log2(N / (40 * math.sqrt(k))), 0.05), 0.95)
+    clip, event = private_clip(norms, k, quantile, split.radius, noise)
+    events = (*events, event)
 
-    single = ClippedMean(radius).calibrate(n, k, budget, rounds=1, beside=events)
-    s = single.event.scale * single.lattice.step / n / kept
+    single = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=1, beside=events)
+    s = single.event.scale * single.lattice.step / n / clip.kept
     ridge = options.ridge + s**2 * k / (0.83 * curvature)
     kappa = max(4.0, 1.5 * math.sqrt(k))
-    T = options.rounds or math.ceil(kappa * min(max(5 * (0.03 / (s * math.sqrt(k))) ** 0.75, 5), 60))
-    step = 1 / (kappa * kept * (curvature + ridge))
+    T = options.rounds or math.ceil(kappa * min(max(5 * (0.06 / (s * math.sqrt(k))) ** 0.75, 5), 60))
+    step = 1 / (kappa * clip.kept * (curvature + ridge))
 
     domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
-    mean = ClippedMean(radius).calibrate(n, k, budget, rounds=T, beside=events)
+    mean = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=T, beside=events)
     optimizer = DPSGD(T, step, domain, averaged_share=0.75)
-    solution = optimizer.run(replace(oracle, ridge=ridge * kept, ridge_centre=start), mean, noise, start)
+    solution = optimizer.run(replace(oracle, ridge=ridge * clip.kept, ridge_centre=start), mean, noise, start)
     return solution.point, s / (curvature + ridge), solution.privacy, T
 
 
-def _standardize(users: Users, split: Shares, noise: NoiseSource) -> tuple[_Columns, tuple[Event, ...]]:
+def _standardize(
+    users: Users, split: Shares, booleans: BoolArray, noise: NoiseSource
+) -> tuple[_Columns, tuple[Event, ...]]:
     """Find magnitude, centre and second moment of every column privately."""
-    scale, event = private_scale(users, split.scale, noise)
-    magnitude = np.where(scale.kept, scale.magnitude, np.inf)
+    unit, kept = np.full(users.n_features, BOOLEAN_MAGNITUDE), np.ones(users.n_features, dtype=bool)
+    events: tuple[GaussianEvent, ...] = ()
+    if not booleans.all():
+        numbers = replace(users, rows=users.rows[:, ~booleans], targets=None)
+        scale, event = private_scale(numbers, split.scale, "feature scales", noise)
+        unit[~booleans], kept[~booleans], events = scale.magnitude, scale.kept, (event,)
+    magnitude = np.where(kept, unit, np.inf)
     centre = np.zeros(users.n_features)
-    events: tuple[GaussianEvent, ...] = (event,)
     if split.centre:
         passes = 3 if split.effective_users / math.sqrt(users.n_features) >= 60 else 1
         centre, more = private_centre(users.means() / magnitude, split.centre, passes, noise)
@@ -213,32 +242,30 @@ def _standardize(users: Users, split: Shares, noise: NoiseSource) -> tuple[_Colu
         means = replace(users, rows=squares).means()
         found, more_event = private_second_moment(means, split.second_moment, noise)
         spread, events = np.sqrt(found), (*events, more_event)
-    return _Columns(np.where(scale.kept, centre * scale.magnitude, 0.0), magnitude * spread), events
+    return _Columns(np.where(kept, centre * unit, 0.0), magnitude * spread), events
 
 
 def _on_original_scale(
     weights: FloatArray,
     noise_std: float,
     columns: _Columns,
-    target: _Columns | None,
+    target: Target,
     options: Options,
     statement: PrivacyStatement,
     split: Shares,
     rounds: int,
 ) -> FittedLinear:
     d = len(columns.scale)
-    unit = 1.0 if target is None else float(target.scale[0])
-    offset = 0.0 if target is None else float(target.centre[0])
-    coefficients = weights[:, :d] / columns.scale * unit
-    intercepts = (weights[:, d] if options.fit_intercept else np.zeros(len(weights))) * unit
-    intercepts = intercepts + offset - coefficients @ columns.centre
+    coefficients = weights[:, :d] / columns.scale * target.unit
+    intercepts = (weights[:, d] if options.fit_intercept else np.zeros(len(weights))) * target.unit
+    intercepts = intercepts + target.middle - coefficients @ columns.centre
     reach = np.where(np.isfinite(columns.scale), BOUND * columns.scale, np.inf)
     return FittedLinear(
         coefficients,
         intercepts,
         columns.centre - reach,
         columns.centre + reach,
-        np.broadcast_to(noise_std / columns.scale * unit, coefficients.shape),
+        np.broadcast_to(noise_std / columns.scale * target.unit, coefficients.shape),
         statement,
         split,
         rounds,
@@ -270,13 +297,3 @@ def _null_by_value(users: Users, min_items: int) -> Users:
     """Turn all rows of a null user into NaN: no later clip makes it finite again, every stage sees it alike."""
     null = np.repeat(~users.usable(min_items), users.items_per_user)
     return replace(users, rows=np.where(null[:, None], np.nan, users.rows))
-
-
-def _with_target_column(users: Users) -> Users:
-    assert users.targets is not None
-    return Users(np.hstack([users.rows, users.targets[:, None]]), users.offsets)
-
-
-def _split_last(columns: _Columns) -> tuple[_Columns, _Columns]:
-    unit = columns.scale[-1:] if np.isfinite(columns.scale[-1]) else np.ones(1)
-    return _Columns(columns.centre[:-1], columns.scale[:-1]), _Columns(columns.centre[-1:], unit)

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 
-from userdp.arrays import FloatArray, as_numeric_table
+from userdp.arrays import BoolArray, FloatArray, as_numeric_table
 from userdp.data.frames import is_pandas
 from userdp.errors import InvalidInputError
 
@@ -39,6 +39,16 @@ def read_rows(X: ArrayLike) -> FloatArray:
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
     return as_numeric_table(table, "X", "(n_rows, n_features)")
+
+
+def boolean_columns(X: ArrayLike) -> BoolArray:
+    """Tell which columns are boolean by their type; cells are not looked at."""
+    if is_pandas(X, "DataFrame"):
+        return np.array([dtype.kind == "b" for dtype in X.dtypes])  # type: ignore[union-attr]
+    if isinstance(X, pl.DataFrame):
+        return np.array([dtype == pl.Boolean for dtype in X.dtypes])
+    table = np.asarray(X)
+    return np.full(table.shape[1], table.dtype.kind == "b")
 
 
 def _as_array(X: ArrayLike) -> NDArray[Any]:

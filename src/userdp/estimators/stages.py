@@ -6,6 +6,7 @@ accounting, and everything after is post-processing. Proofs: ``docs/proofs/stage
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -23,6 +24,11 @@ _TEMPLATE = {0: 0.5, 1: 0.2, -1: 0.2, 2: 0.05, -2: 0.05}
 # Counts are integers; the noise lives on a lattice this much finer.
 _COUNT_RESOLUTION = 2**10
 _ABSTAINS = 10_000
+# Targets are looked for so many units from zero, and gradients' norms between these halves of a power of two.
+_LOCATIONS = np.arange(-32, 33)
+_RADIUS_BINS = np.arange(-16, 5)
+# How norms scatter among users, in halves of a power of two.
+_RADIUS_SPREAD = 1.5
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,37 @@ class Scale:
 
     magnitude: FloatArray
     kept: BoolArray
+
+
+@dataclass(frozen=True)
+class Target:
+    """Private middle and unit of a regression's targets."""
+
+    middle: float
+    unit: float
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip radius, and about how much of the mean gradient survives clipping there."""
+
+    radius: float
+    kept: float
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """Private histograms, one row per column, the noise of each count, and their cost."""
+
+    counts: FloatArray
+    noise_std: float
+    n_users: int
+    event: GaussianEvent
+
+    def fit_of(self, shapes: FloatArray, energies: FloatArray | float) -> FloatArray:
+        """Log-likelihood of each public shape (a row of shares of the users), for every column."""
+        n = self.n_users
+        return (n * self.counts @ shapes.T - n**2 * energies / 2) / self.noise_std**2
 
 
 @dataclass(frozen=True)
@@ -59,25 +96,32 @@ def private_mean_in_ball(
     return BallMean(centre + noisy * step, event.scale * step, event)
 
 
-def private_scale(users: Users, mu: float, noise: NoiseSource) -> tuple[Scale, GaussianEvent]:
-    """Find the magnitude of every feature from a noisy histogram of the users' own magnitudes.
+def private_counts(
+    votes: FloatArray | IntArray, bins: FloatArray | IntArray, mu: float, name: str, noise: NoiseSource
+) -> NoisyCounts:
+    """Count the users that vote for each bin, column by column; a vote for no bin abstains.
 
-    A user votes for one power of two per feature (or abstains), so replacing a user moves the d histograms by at
-    most sqrt(2 d) in L2.
+    Replacing a user takes at most one vote of each of the d columns from one bin to another: sqrt(2 d) in L2.
+
+    **Guarantee**: the event's (``docs/proofs/stages.md``).
+    """
+    counts = np.stack([(votes == value).sum(axis=0) for value in bins], axis=1)
+    sensitivity = math.sqrt(2 * votes.shape[1]) * _COUNT_RESOLUTION * (1 + 1e-12)
+    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
+    draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
+    return NoisyCounts(
+        counts + draws / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION, votes.shape[0], event
+    )
+
+
+def private_scale(users: Users, mu: float, name: str, noise: NoiseSource) -> tuple[Scale, GaussianEvent]:
+    """Find the magnitude of every column: each user votes for the power of two next to their own.
 
     **Guarantee**: the event's.
     """
-    d = users.n_features
     votes = nearest_powers_of_two(user_magnitudes(users))
-    counts = np.stack([(votes == exponent).sum(axis=0) for exponent in _EXPONENTS], axis=1)
-    sensitivity = np.sqrt(2 * d) * _COUNT_RESOLUTION * (1 + 1e-12)
-    event = GaussianEvent("feature scales", sensitivity, gaussian_scale(sensitivity, mu), counts.size)
-    noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, counts.size).reshape(
-        counts.shape
-    )
-    return _most_likely_scale(
-        noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION, users.n_users
-    ), event
+    found = private_counts(votes, _EXPONENTS, mu, name, noise)
+    return _most_likely_scale(found), found.event
 
 
 def nearest_powers_of_two(magnitudes: FloatArray) -> IntArray:
@@ -109,23 +153,83 @@ def _rms_of_nonzero(rows: FloatArray, starts: IntArray) -> FloatArray:
     return np.sqrt(squares / nonzero)
 
 
-def _most_likely_scale(counts: FloatArray, noise_std: float, n_users: int) -> Scale:
-    """Fit a public bell shape to each feature's noisy histogram, helped by what the features share."""
-    bins = len(_EXPONENTS)
+def _most_likely_scale(found: NoisyCounts) -> Scale:
+    """Fit a public bell shape to each column's noisy histogram, helped by what the columns share."""
+    bins, counts, n = len(_EXPONENTS), found.counts, found.n_users
     template = np.zeros((bins, bins))
     for shift, mass in _TEMPLATE.items():
         template += mass * np.eye(bins, k=shift)
     # The bell's own energy, also at the ends: cut off there, it would look like a feature that few users have.
     energy = sum(mass**2 for mass in _TEMPLATE.values())
-    fit = (n_users * counts @ template - n_users**2 * energy / 2) / noise_std**2
-    pooled = np.maximum(counts.sum(axis=0) @ template / len(counts), 0) + 0.001 * n_users
-    score = fit + np.log(pooled / pooled.sum())
-    posterior = np.exp(score - score.max(axis=1, keepdims=True))
-    posterior /= posterior.sum(axis=1, keepdims=True)
+    pooled = np.maximum(counts.sum(axis=0) @ template / len(counts), 0) + 0.001 * n
+    posterior = _posterior(found.fit_of(template, energy) + np.log(pooled / pooled.sum()))
     best = posterior.argmax(axis=1)
     padded = np.pad(posterior, ((0, 0), (1, 1)))
     certainty = sum(padded[np.arange(len(best)), best + shift] for shift in (0, 1, 2))
     return Scale(0.6 * 2.0 ** _EXPONENTS[best], certainty >= 0.5)
+
+
+def _posterior(score: FloatArray) -> FloatArray:
+    weights: FloatArray = np.exp(score - score.max(axis=1, keepdims=True))
+    total: FloatArray = weights.sum(axis=1, keepdims=True)
+    return weights / total
+
+
+def private_target(
+    users: Users, scale_mu: float, location_mu: float, mean_mu: float, noise: NoiseSource
+) -> tuple[Target, tuple[GaussianEvent, ...]]:
+    """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 32 units of zero.
+
+    The unit is 1.2 magnitudes. Users vote for the unit their mean lies in; the mean of all users is then taken in a
+    ball around the most likely place, and weighted against it by what is known of either.
+
+    **Guarantee**: the events'.
+    """
+    scale, scale_event = private_scale(users, scale_mu, "target scale", noise)
+    unit = 1.2 * float(scale.magnitude[0])
+    means = users.means() / unit
+    found = private_counts(np.rint(means), _LOCATIONS, location_mu, "target location", noise)
+    places = np.arange(4 * _LOCATIONS[0], 4 * _LOCATIONS[-1] + 1) / 4
+    bells = _bells(_LOCATIONS, places, width=0.7)
+    prior = -np.log1p((places / 2) ** 2)
+    posterior = _posterior(found.fit_of(bells, (bells**2).sum(axis=1)) + prior)[0]
+    place = float(posterior @ places)
+    variance = float(posterior @ (places - place) ** 2) + 0.05
+    near = private_mean_in_ball(means, np.array([place]), 1.5, mean_mu, "target mean", noise)
+    trust = variance / (variance + near.noise_std**2)
+    middle = place + trust * (float(near.value[0]) - place)
+    return Target(middle * unit, unit), (scale_event, found.event, near.event)
+
+
+def private_clip(
+    norms: FloatArray, dimension: int, quantile: float, mu: float, noise: NoiseSource
+) -> tuple[Clip, GaussianEvent]:
+    """Choose a clip radius: a quantile of a log-normal law whose median is fitted to noisy counts of the users' norms.
+
+    Where the counts say little, the norm of a typical gradient of scaled features, sqrt(dimension)/4, is assumed.
+
+    **Guarantee**: the event's; one user moves one norm.
+    """
+    unit = math.sqrt(dimension)
+    edges = unit * 2.0 ** (_RADIUS_BINS[:-1] / 2)
+    votes = np.where(np.isnan(norms), np.nan, _RADIUS_BINS[np.searchsorted(edges, norms)])[:, None]
+    found = private_counts(votes, _RADIUS_BINS, mu, "clip radius", noise)
+    bells = _bells(_RADIUS_BINS, _RADIUS_BINS, _RADIUS_SPREAD)
+    prior = -0.5 * ((_RADIUS_BINS / 2 + 2) / 1.5) ** 2
+    posterior = _posterior(found.fit_of(bells, (bells**2).sum(axis=1)) + prior)[0]
+    middle = float(posterior @ _RADIUS_BINS) - 0.5
+    normal = NormalDist()
+    radius = unit * 2.0 ** ((middle + _RADIUS_SPREAD * normal.inv_cdf(quantile)) / 2)
+    scores = np.array([normal.inv_cdf((i + 0.5) / 200) for i in range(200)])
+    typical = unit * 2.0 ** ((middle + _RADIUS_SPREAD * scores) / 2)
+    return Clip(radius, float(np.minimum(1.0, radius / typical).mean())), found.event
+
+
+def _bells(bins: IntArray, places: FloatArray | IntArray, width: float) -> FloatArray:
+    """Return shares of users by bin, if they scatter with a standard deviation of ``width`` bins around each place."""
+    bells: FloatArray = np.exp(-0.5 * ((bins - places[:, None]) / width) ** 2)
+    total: FloatArray = bells.sum(axis=1, keepdims=True)
+    return bells / total
 
 
 def private_centre(
