@@ -29,7 +29,7 @@ demo: $(VENV)/.core ## a private mean and a private model of the embedded table,
 	$(BIN)/python -m userdp demo --out build/userdp-demo --overwrite
 
 test: lint ## style, types, layers, doctests and tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

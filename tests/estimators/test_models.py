@@ -6,6 +6,7 @@ import pytest
 import userdp
 from tests.estimators.tables import table
 from userdp.errors import PrivacyWarning
+from userdp.estimators.fitting import BOUND
 from userdp.mechanisms.noise import SecureNoise
 
 
@@ -166,5 +167,5 @@ def test_the_coefficients_stay_in_their_bound(t):
     bounded = fast(userdp.LogisticRegression, coefficient_bound=0.1, rounds=5).fit(
         t.X, t.labels, groups=t.groups
     )
-    scale = (bounded.feature_high_ - bounded.feature_low_) / 8
+    scale = (bounded.feature_high_ - bounded.feature_low_) / (2 * BOUND)
     assert np.linalg.norm(bounded.coef_ * scale) <= 0.1 * (1 + 1e-6)

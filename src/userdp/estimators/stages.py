@@ -181,12 +181,15 @@ def private_target(
     """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 32 units of zero.
 
     The unit is 1.2 magnitudes. Users vote for the unit their mean lies in; the mean of all users is then taken in a
-    ball around the most likely place, and weighted against it by what is known of either.
+    ball around the most likely place, and weighted against it by what is known of either. Without a share for
+    that the middle is zero.
 
     **Guarantee**: the events'.
     """
     scale, scale_event = private_scale(users, scale_mu, "target scale", noise)
     unit = 1.2 * float(scale.magnitude[0])
+    if not location_mu:
+        return Target(0.0, unit), (scale_event,)
     means = users.means() / unit
     found = private_counts(np.rint(means), _LOCATIONS, location_mu, "target location", noise)
     places = np.arange(4 * _LOCATIONS[0], 4 * _LOCATIONS[-1] + 1) / 4
