@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from userdp.arrays import IntArray
+
+# A slow machine is no failure.
+settings.register_profile("userdp", deadline=None)
+settings.load_profile("userdp")
 
 
 class ScriptedNoise:
