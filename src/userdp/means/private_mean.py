@@ -13,31 +13,36 @@ the whole budget.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.errors import NotConcentratedError
 from userdp.means import certified
 from userdp.means.clipped import CalibratedClippedMean
 from userdp.means.interface import MeanRelease
 from userdp.means.lattice import Lattice
+from userdp.means.sensitivity import mean_sensitivity
+from userdp.means.spread import ALL_BINS, BINS_PER_OCTAVE, DistanceLaw, distance_law, histogram_event
 from userdp.mechanisms.noise import NoiseSource, noise_source
-from userdp.mechanisms.quantile import private_quantile
-from userdp.privacy.accounting import GaussianEvent, PureEvent, gaussian_scale, mu_beside
+from userdp.privacy.accounting import GaussianEvent, gaussian_scale, mu_beside
 from userdp.privacy.budget import Budget
-from userdp.privacy.gdp import mu_from_budget
+from userdp.privacy.calibration import INDEX_RESOLUTION
 
-# Friends lie within this many median distances of each other.
-RADIUS_FACTOR = 2.5
-CLIP_QUANTILE = 0.9
-# Clip radii are looked for between 1/4 and 16 median distances.
-_CLIP_CANDIDATES = 2.0 ** (np.arange(-8, 17) / 4)
-# Pure epsilons times users: a wrong winner of the noisy comparisons is then unlikely (below 1e-3).
-_RADIUS_EPSILON_TIMES_USERS, _CLIP_EPSILON_TIMES_USERS = 200.0, 180.0
-_EPSILON_SHARES = (0.02, 0.2)
+NO_SCALE = "the distances between users could not be told from noise, so nothing is released; the budget is spent"
+# Share of mu^2 for a noisy histogram: N sqrt(share) at which its bell stands out (see docs/proofs/private_mean.md).
+_PAIRS_SIGNAL, _PAIRS_NEEDED = 48.0, 32.0
+_CLIP_SIGNAL = 32.0
+_SHARE_RANGE = (0.01, 0.4)
+# A bell lower than this, in standard deviations of its noise, is noise.
+_CERTAIN = 5.0
+# The centre's noise over that of a clipped mean, at equal mu.
+_CENTRE_NOISE = 2.5
+# Clip radii are looked for between 1/8 and 64 typical distances.
+_CLIP_BINS = np.arange(-6, 13)
 
 
 def mean(
@@ -97,23 +102,16 @@ def mean(
     budget.warn_if_weak_for(users.n_users)
     vectors = users.means(min_items)
     if radius is not None:
-        return _concentrated(vectors, radius, budget, (), noise)
-    n, d = vectors.shape
-    if _locating_pays(n, d, budget):
-        return _located(vectors, budget, noise)
-    cost = PureEvent("radius", radius_epsilon(n, epsilon))
-    # Calibrated at a stand-in radius first: whatever can be refused is refused before any noise is drawn.
-    certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(cost,))
-    found = RADIUS_FACTOR * typical_distance(vectors, cost.epsilon, noise)
-    return _concentrated(vectors, found, budget, (cost,), noise)
+        return _concentrated(vectors, radius, budget, noise)
+    return _located(vectors, budget, noise)
 
 
 def _concentrated(
-    vectors: FloatArray, radius: float, budget: Budget, beside: tuple[PureEvent, ...], noise: NoiseSource
+    vectors: FloatArray, radius: float, budget: Budget, noise: NoiseSource
 ) -> MeanRelease:
     """Release the concentrated mean at a radius."""
     n, d = vectors.shape
-    session = certified.calibrate(radius, n, d, budget, gate="gaussian", beside=beside).start(noise)
+    session = certified.calibrate(radius, n, d, budget, gate="gaussian").start(noise)
     value = session.answer(vectors)
     return MeanRelease(value, session.noise_std, radius, session.finish())
 
@@ -121,54 +119,61 @@ def _concentrated(
 def _located(vectors: FloatArray, budget: Budget, noise: NoiseSource) -> MeanRelease:
     """Locate the users by a concentrated mean, then clip around it."""
     n, d = vectors.shape
-    pure = (
-        PureEvent("radius", radius_epsilon(n, budget.epsilon)),
-        PureEvent("clip radius", _pure_epsilon(_CLIP_EPSILON_TIMES_USERS, n, budget.epsilon)),
-    )
-    share = _centre_share(n, d, budget)
-    clip_mu = math.sqrt(1 - share) * mu_beside(pure, budget.epsilon, 0.99 * budget.delta)
+    mu = mu_beside((), budget.epsilon, 0.99 * budget.delta)
+    shares = Shares.of(n * mu, d)
+    pairs = histogram_event("radius", mu * math.sqrt(shares.pairs), ALL_BINS)
+    if not shares.clip:
+        locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs,))
+        apart = _distances_apart(vectors, pairs, noise)
+        radius = _friend_radius(apart, n, locate)
+        session = locate.with_radius(radius).start(noise)
+        value = session.answer(vectors)
+        return MeanRelease(value, session.noise_std, radius, session.finish())
+    clip = histogram_event("clip radius", mu * math.sqrt(shares.clip), _CLIP_BINS)
     sensitivity = 2.0 * Lattice.fine_enough(1.0, n, d).radius_units
-    clipping = GaussianEvent("mean", sensitivity, gaussian_scale(sensitivity, clip_mu), d)
+    final_mu = mu * math.sqrt(shares.mean)
+    clipping = GaussianEvent("mean", sensitivity, gaussian_scale(sensitivity, final_mu), d)
     # The locating mean gets what is left beside the others; refused here if that is too little.
-    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(*pure, clipping))
+    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs, clip, clipping))
 
-    typical = typical_distance(vectors, pure[0].epsilon, noise)
-    session = replace(locate.with_radius(RADIUS_FACTOR * typical), purpose="centre").start(noise)
+    apart = _distances_apart(vectors, pairs, noise)
+    session = replace(locate.with_radius(_friend_radius(apart, n, locate)), purpose="centre").start(noise)
     centre = session.answer(vectors)
     with np.errstate(all="ignore"):
         distances = np.sqrt(((vectors - centre) ** 2).sum(axis=1))
-    q = private_quantile(distances, CLIP_QUANTILE, pure[1].epsilon, noise, typical * _CLIP_CANDIDATES)
-    radius = max(q, 2 * q - typical / math.sqrt(2))
+    typical = math.hypot(apart.quantile(0.5) / math.sqrt(2), math.sqrt(d) * session.noise_std)
+    law = distance_law(distances, clip, noise, _CLIP_BINS, typical)
+    radius = _clip_radius(law, 2 * math.sqrt(d) / (n * final_mu))
     lattice = Lattice.fine_enough(radius, n, d)
     final = CalibratedClippedMean(centre, budget, n, lattice, clipping, beside=()).start(noise)
     value = final.answer(vectors)
     return MeanRelease(value, final.noise_std, radius, session.finish())
 
 
-def _centre_share(n_users: int, dimension: int, budget: Budget) -> float:
-    """Share of mu^2 for locating: its error, about 5 sqrt(d)/(N sqrt(share)) radii, should stay near a fifth."""
-    N = n_users * mu_from_budget(budget.epsilon, budget.delta)
-    return max(0.05, (25 * math.sqrt(dimension) / N) ** 2)
+@dataclass(frozen=True)
+class Shares:
+    """Shares of mu^2."""
+
+    pairs: float
+    clip: float
+    mean: float
+
+    @classmethod
+    def of(cls, N: float, d: int) -> "Shares":
+        low, high = _SHARE_RANGE
+        pairs = min(max((_PAIRS_SIGNAL / N) ** 2, low), high)
+        clip = min(max((_CLIP_SIGNAL / N) ** 2, low), high)
+        a = _CENTRE_NOISE * 2 * math.sqrt(d) / N
+        centre = max(a * (math.sqrt(1 + a * a) - a), (50 / N) ** 2)
+        if a > 1 or pairs + clip + centre > 0.7:
+            return cls(pairs, 0.0, 0.0)
+        return cls(pairs, clip, 1 - pairs - clip - centre)
 
 
-def _locating_pays(n_users: int, dimension: int, budget: Budget) -> bool:
-    return _centre_share(n_users, dimension, budget) <= 0.4 and n_users * budget.epsilon >= 1_000
+def _distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSource) -> DistanceLaw:
+    """Find the law of the distances inside a secret random matching of the users.
 
-
-def radius_epsilon(n_users: int, epsilon: float) -> float:
-    """Return the pure epsilon that finding a radius gets."""
-    return _pure_epsilon(_RADIUS_EPSILON_TIMES_USERS, n_users, epsilon)
-
-
-def _pure_epsilon(times_users: float, n_users: int, epsilon: float) -> float:
-    low, high = (share * epsilon for share in _EPSILON_SHARES)
-    return min(max(times_users / n_users, low), high)
-
-
-def typical_distance(vectors: FloatArray, epsilon: float, noise: NoiseSource) -> float:
-    """Find the median of the distances inside a secret random matching of the users.
-
-    **Guarantee**: (epsilon, 0)-DP: one user touches one pair, and the matching is uniform and never leaves
+    **Guarantee**: the event's: one user touches one pair, and the matching is uniform and never leaves
     (``docs/proofs/private_mean.md``).
     """
     order = noise.permutation(len(vectors))
@@ -176,4 +181,25 @@ def typical_distance(vectors: FloatArray, epsilon: float, noise: NoiseSource) ->
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         offsets = vectors[order[:half]] - vectors[order[half : 2 * half]]
         distances = np.sqrt((offsets**2).sum(axis=1))
-    return private_quantile(distances, 0.5, epsilon, noise)
+    law = distance_law(distances, event, noise)
+    if law.certainty < _CERTAIN:
+        raise NotConcentratedError(NO_SCALE)
+    return law
+
+
+def _friend_radius(apart: DistanceLaw, n_users: int, locate: certified.CertifiedMean) -> float:
+    """Radius at which the concentrated mean is expected to have the least noise."""
+    radii = apart.quantile(0.5) * 2.0 ** (np.arange(0, 25) / 8)
+    within = apart.share_within(radii)
+    noise = [
+        mean_sensitivity(locate.setting.index(int(share * n_users) * INDEX_RESOLUTION), n_users, radius)
+        for share, radius in zip(within, radii, strict=True)
+    ]
+    return float(radii[int(np.argmin(noise))])
+
+
+def _clip_radius(law: DistanceLaw, noise_over_radius: float) -> float:
+    """Radius of the least noise^2 + bias^2, the bias bounded by the mean excess beyond the radius."""
+    radii = law.edges[0] * 2.0 ** (np.arange(0, 8 * len(law.edges) // BINS_PER_OCTAVE) / 8)
+    cost = (noise_over_radius * radii) ** 2 + law.mean_excess(radii) ** 2
+    return float(radii[int(np.argmin(cost))])
