@@ -34,11 +34,11 @@ from userdp.privacy.calibration import INDEX_RESOLUTION
 
 NO_SCALE = "the distances between users could not be told from noise, so nothing is released; the budget is spent"
 # Share of mu^2 for a noisy histogram: N sqrt(share) at which its bell stands out (see docs/proofs/private_mean.md).
-_PAIRS_SIGNAL, _PAIRS_NEEDED = 48.0, 32.0
-_CLIP_SIGNAL = 32.0
+_PAIRS_SIGNAL, _PAIRS_NEEDED = 80.0, 50.0
+_CLIP_SIGNAL = 80.0
 _SHARE_RANGE = (0.01, 0.4)
 # A bell lower than this, in standard deviations of its noise, is noise.
-_CERTAIN = 5.0
+_CERTAIN = 4.5
 # The centre's noise over that of a clipped mean, at equal mu.
 _CENTRE_NOISE = 2.5
 # Clip radii are looked for between 1/8 and 64 typical distances.

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.mechanisms.noise import NoiseSource
@@ -24,7 +24,10 @@ BINS_PER_OCTAVE = 2
 # Distances from 2^-64 to 2^64: wide enough that nobody has to give a range.
 ALL_BINS = np.arange(-64 * BINS_PER_OCTAVE, 64 * BINS_PER_OCTAVE + 1)
 # Standard deviations of the bells, in octaves.
-_WIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)
+_WIDTHS = 2.0 ** np.arange(-3, 1.5, 0.5)
+# Beyond this share a bell continues as a power law through its median.
+_TAIL = 0.1
+_TAIL_STARTS = float(-ndtri(_TAIL))
 # Counts are integers; the noise lives on a lattice this much finer.
 _COUNT_RESOLUTION = 2**10
 
@@ -99,4 +102,10 @@ def _bells(n_bins: int) -> FloatArray:
     """Return the share of each bin under every bell: all widths, centres a quarter of an octave apart."""
     ends = np.arange(n_bins + 1) / BINS_PER_OCTAVE
     centres = np.arange(0, ends[-1] + 0.01, 0.25)
-    return np.concatenate([np.diff(ndtr((ends - centres[:, None]) / width), axis=1) for width in _WIDTHS])
+    return np.concatenate([np.diff(_bell((ends - centres[:, None]) / width), axis=1) for width in _WIDTHS])
+
+
+def _bell(z: FloatArray) -> FloatArray:
+    """Cumulate a normal law up to its 90% point; beyond, the logarithm's tail is exponential, halving as from the median."""
+    slope = math.log(0.5 / _TAIL) / _TAIL_STARTS
+    return np.where(z < _TAIL_STARTS, ndtr(z), 1 - _TAIL * np.exp(-slope * np.maximum(z - _TAIL_STARTS, 0)))
