@@ -40,7 +40,8 @@ _SHARE_RANGE = (0.01, 0.4)
 # A bell lower than this, in standard deviations of its noise, is noise.
 _CERTAIN = 4.5
 # The centre's noise over that of a clipped mean, at equal mu.
-_CENTRE_NOISE = 2.5
+_CENTRE_NOISE = 4.0
+_GATE_SIGNAL = 40.0
 # Clip radii are looked for between 1/8 and 64 typical distances.
 _CLIP_BINS = np.arange(-6, 13)
 
@@ -121,7 +122,7 @@ def _located(vectors: FloatArray, budget: Budget, noise: NoiseSource) -> MeanRel
     n, d = vectors.shape
     mu = mu_beside((), budget.epsilon, 0.99 * budget.delta)
     shares = Shares.of(n * mu, d)
-    pairs = histogram_event("radius", mu * math.sqrt(shares.pairs), ALL_BINS)
+    pairs = histogram_event("radius", mu * math.sqrt(shares.pairs), len(ALL_BINS))
     if not shares.clip:
         locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs,))
         apart = _distances_apart(vectors, pairs, noise)
@@ -129,25 +130,39 @@ def _located(vectors: FloatArray, budget: Budget, noise: NoiseSource) -> MeanRel
         session = locate.with_radius(radius).start(noise)
         value = session.answer(vectors)
         return MeanRelease(value, session.noise_std, radius, session.finish())
-    clip = histogram_event("clip radius", mu * math.sqrt(shares.clip), _CLIP_BINS)
-    sensitivity = 2.0 * Lattice.fine_enough(1.0, n, d).radius_units
-    final_mu = mu * math.sqrt(shares.mean)
-    clipping = GaussianEvent("mean", sensitivity, gaussian_scale(sensitivity, final_mu), d)
+    clip = histogram_event("clip radius", mu * math.sqrt(shares.clip), len(_CLIP_BINS))
+    again = _clipping("second centre", n, d, mu * math.sqrt(shares.second)) if shares.second else None
+    clipping = _clipping("mean", n, d, mu * math.sqrt(shares.mean))
+    beside = (pairs, *((again,) if again else ()), clip, clipping)
     # The locating mean gets what is left beside the others; refused here if that is too little.
-    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs, clip, clipping))
+    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=beside)
 
     apart = _distances_apart(vectors, pairs, noise)
     session = replace(locate.with_radius(_friend_radius(apart, n, locate)), purpose="centre").start(noise)
-    centre = session.answer(vectors)
+    centre, off = session.answer(vectors), math.sqrt(d) * session.noise_std
+    around = apart.times(1 / math.sqrt(2))
+    if again:
+        radius = math.hypot(_clip_radius(around, 2 * math.sqrt(d) / (n * again.mu)), off)
+        step = _ClippedStep(centre, radius, budget, n, again, noise)
+        centre, off = step.answer(vectors), math.sqrt(d) * step.noise_std
     with np.errstate(all="ignore"):
         distances = np.sqrt(((vectors - centre) ** 2).sum(axis=1))
-    typical = math.hypot(apart.quantile(0.5) / math.sqrt(2), math.sqrt(d) * session.noise_std)
+    typical = math.hypot(around.quantile(0.5), off)
     law = distance_law(distances, clip, noise, _CLIP_BINS, typical)
-    radius = _clip_radius(law, 2 * math.sqrt(d) / (n * final_mu))
-    lattice = Lattice.fine_enough(radius, n, d)
-    final = CalibratedClippedMean(centre, budget, n, lattice, clipping, beside=()).start(noise)
+    radius = _clip_radius(law, 2 * math.sqrt(d) / (n * clipping.mu))
+    final = _ClippedStep(centre, radius, budget, n, clipping, noise)
     value = final.answer(vectors)
     return MeanRelease(value, final.noise_std, radius, session.finish())
+
+
+def _clipping(name, n, d, mu):
+    sensitivity = 2.0 * Lattice.fine_enough(1.0, n, d).radius_units
+    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
+
+
+def _ClippedStep(centre, radius, budget, n, event, noise):
+    lattice = Lattice.fine_enough(radius, n, len(centre))
+    return CalibratedClippedMean(centre, budget, n, lattice, event, beside=()).start(noise)
 
 
 @dataclass(frozen=True)
@@ -156,18 +171,32 @@ class Shares:
 
     pairs: float
     clip: float
+    second: float
     mean: float
 
     @classmethod
     def of(cls, N: float, d: int) -> "Shares":
         low, high = _SHARE_RANGE
         pairs = min(max((_PAIRS_SIGNAL / N) ** 2, low), high)
-        clip = min(max((_CLIP_SIGNAL / N) ** 2, low), high)
-        a = _CENTRE_NOISE * 2 * math.sqrt(d) / N
-        centre = max(a * (math.sqrt(1 + a * a) - a), (50 / N) ** 2)
-        if a > 1 or pairs + clip + centre > 0.7:
-            return cls(pairs, 0.0, 0.0)
-        return cls(pairs, clip, 1 - pairs - clip - centre)
+        clip = min(max((_CLIP_SIGNAL / N) ** 2, low, 0.4 / d), 0.1)
+        a = 2 * math.sqrt(d) / N
+        best = (_CENTRE_NOISE**2 * a * a / (1 - pairs), cls(pairs, 0.0, 0.0, 0.0))
+        grid = 0.5 ** np.arange(1, 8, 0.5)
+        for first in grid:
+            gated = first - (_GATE_SIGNAL / N) ** 2
+            if gated <= 0:
+                continue
+            for second in (0.0, *grid):
+                left = 1 - pairs - clip - first - second
+                if left <= 0.05:
+                    continue
+                off = (_CENTRE_NOISE * a) ** 2 / gated
+                if second:
+                    off = (1 + off) * (1.3 * a) ** 2 / second
+                var = a * a * (1 + off) ** 1.5 / left
+                if var < best[0]:
+                    best = var, cls(pairs, clip, second, left)
+        return best[1]
 
 
 def _distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSource) -> DistanceLaw:
@@ -192,7 +221,7 @@ def _friend_radius(apart: DistanceLaw, n_users: int, locate: certified.Certified
     radii = apart.quantile(0.5) * 2.0 ** (np.arange(0, 25) / 8)
     within = apart.share_within(radii)
     noise = [
-        mean_sensitivity(locate.setting.index(int(share * n_users) * INDEX_RESOLUTION), n_users, radius)
+        mean_sensitivity(locate.setting.index(int(share * n_users * INDEX_RESOLUTION - 2*locate.setting.scale)), n_users, radius)
         for share, radius in zip(within, radii, strict=True)
     ]
     return float(radii[int(np.argmin(noise))])

@@ -1,20 +1,22 @@
-r"""How far apart: the law of users' distances, from one noisy histogram of their logarithms.
+r"""How far: the law of users' distances, from one noisy histogram of their logarithms.
 
-Every distance votes for a half-octave, (2^((b-1)/2), 2^(b/2)]. The counts leave with discrete Gaussian noise; all
-that follows is post-processing:
+Every distance votes for a half-octave, (2^((b-1)/2), 2^(b/2)]. The counts leave with discrete Gaussian noise; all that
+follows is post-processing. The law is looked for among public *shapes* at every place: the norm of a normal vector in k
+dimensions, times a lognormal scale of tau octaves, with a share p in a heavier tail. A shape t that correlates with the
+noisy counts c as h = <t, c>/|t| has the likelihood exp(h^2/(2 sigma^2)); the law is the average over shapes and places,
+and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects there: counts are
+believed where noise does not drown them.
 
-1. the bell (normal in the logarithm, public widths) that correlates best with the noisy counts says where they are;
-2. a bin's count is shrunk towards the bell's by T^2/(T^2 + sigma^2), T the bell's count and sigma the noise: where
-   noise drowns the counts the bell is believed, elsewhere the counts.
-
-Replacing one distance moves the counts by at most sqrt(2) in L2. Proof: ``docs/proofs/spread.md``.
+Proof: ``docs/proofs/spread.md``.
 """
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import gammainc, ndtr, ndtri
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.mechanisms.noise import NoiseSource
@@ -23,89 +25,127 @@ from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 BINS_PER_OCTAVE = 2
 # Distances from 2^-64 to 2^64: wide enough that nobody has to give a range.
 ALL_BINS = np.arange(-64 * BINS_PER_OCTAVE, 64 * BINS_PER_OCTAVE + 1)
-# Standard deviations of the bells, in octaves.
-_WIDTHS = 2.0 ** np.arange(-3, 1.5, 0.5)
-# Beyond this share a bell continues as a power law through its median.
-_TAIL = 0.1
-_TAIL_STARTS = float(-ndtri(_TAIL))
 # Counts are integers; the noise lives on a lattice this much finer.
 _COUNT_RESOLUTION = 2**10
+
+# Public shapes: dimensions, octaves by which scales vary, shares in a heavier tail.
+_DIMENSIONS = (1, 2, 4, 8, 16, 64)
+_SCALE_OCTAVES = (0.0, 0.25, 0.5, 1.0)
+_TAIL_SHARES = (0.0, 0.03, 0.1, 0.3)
+# A shape reaches this many octaves to either side of its place.
+_REACH = 8
 
 
 @dataclass(frozen=True)
 class DistanceLaw:
-    """Distances, as shares of half-octaves; ``certainty`` is the bell's height in standard deviations of its noise."""
+    """Shares of the distances in half-octaves that end at ``edges``.
 
-    edges: FloatArray  # upper ends of the bins
+    ``certainty`` is how far the best shape stands out, in standard deviations of the noise.
+    """
+
+    edges: FloatArray
     shares: FloatArray
     certainty: float
 
     def share_within(self, radii: FloatArray) -> FloatArray:
         """Return the share of the distances up to each radius, linear in the logarithm inside a bin."""
-        return np.interp(
-            np.log2(radii), np.log2(self._ends()), np.concatenate([[0.0], np.cumsum(self.shares)])
-        )
+        return np.interp(np.log2(radii), *self._cumulated())
+
+    def quantile(self, share: float) -> float:
+        """Return the distance below which a share lies."""
+        logarithms, cumulated = self._cumulated()
+        return float(2 ** np.interp(share, cumulated, logarithms))
 
     def mean_excess(self, radii: FloatArray) -> FloatArray:
         """Return E (distance - radius)+ for each radius, with every bin at its middle."""
         middle = self.edges * 2 ** (-0.5 / BINS_PER_OCTAVE)
-        return np.maximum(middle - radii[:, None], 0) @ self.shares
+        excess: FloatArray = np.maximum(middle - radii[:, None], 0) @ self.shares
+        return excess
 
-    def quantile(self, share: float) -> float:
-        """Return the distance below which that share lies."""
-        cumulated = np.concatenate([[0.0], np.cumsum(self.shares)])
-        return float(2 ** np.interp(share, cumulated, np.log2(self._ends())))
+    def times(self, factor: float) -> "DistanceLaw":
+        """Return the law of the distances times a factor."""
+        return replace(self, edges=self.edges * factor)
 
-    def _ends(self) -> FloatArray:
-        return np.concatenate([[self.edges[0] * 2 ** (-1 / BINS_PER_OCTAVE)], self.edges])
+    def _cumulated(self) -> tuple[FloatArray, FloatArray]:
+        ends = np.log2(self.edges)
+        return np.append(ends[0] - 1 / BINS_PER_OCTAVE, ends), np.append(0.0, np.cumsum(self.shares))
 
 
-def histogram_event(name: str, mu: float, bins: IntArray) -> GaussianEvent:
-    """Return the cost of a noisy histogram: sensitivity sqrt(2), each distance votes for at most one bin."""
+def histogram_event(name: str, mu: float, n_bins: int) -> GaussianEvent:
+    """Return the cost of a noisy histogram: one distance moves the counts by at most sqrt(2) in L2."""
     sensitivity = math.sqrt(2) * _COUNT_RESOLUTION * (1 + 1e-12)
-    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), len(bins))
+    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), n_bins)
 
 
 def distance_law(
-    distances: FloatArray, event: GaussianEvent, noise: NoiseSource, bins: IntArray = ALL_BINS, unit: float = 1.0
+    distances: FloatArray,
+    event: GaussianEvent,
+    noise: NoiseSource,
+    bins: IntArray = ALL_BINS,
+    unit: float = 1.0,
 ) -> DistanceLaw:
-    """Find the law of positive distances, in half-octaves ``unit`` * 2^(bins/2), from a noisy histogram.
+    """Find the law of positive distances, in half-octaves up to ``unit`` * 2^(bins/2), from a noisy histogram.
 
     Zeros, NaN and what lies outside of the bins do not vote.
 
     **Guarantee**: the event's, when neighbours differ in one distance (``docs/proofs/spread.md``).
     """
     edges = unit * 2.0 ** (bins / BINS_PER_OCTAVE)
-    below = edges[0] * 2 ** (-1 / BINS_PER_OCTAVE)
-    place = np.searchsorted(edges, distances, side="left")
-    votes = (distances > below) & (distances <= edges[-1])
-    counts = np.bincount(place[votes], minlength=len(bins))
+    lowest = edges[0] * 2 ** (-1 / BINS_PER_OCTAVE)
+    votes = distances[(distances > lowest) & (distances <= edges[-1])]
+    counts = np.bincount(np.searchsorted(edges, votes), minlength=len(bins))
     noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, len(bins))
-    return _fit(noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION, edges)
+    return _most_likely_law(noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION, edges)
 
 
-def _fit(counts: FloatArray, noise_std: float, edges: FloatArray) -> DistanceLaw:
-    """Fit the best bell, then shrink the counts towards it."""
-    bells = _bells(len(edges))
-    energy = np.sqrt((bells**2).sum(axis=1))
-    height = bells @ counts / energy
-    best = int(np.argmax(height))
-    bell = bells[best] * max(height[best], 0.0) / energy[best]
-    weight = bell**2 / (bell**2 + noise_std**2)
-    found = np.maximum(bell + weight * (counts - bell), 0.0)
+def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) -> DistanceLaw:
+    """Average the shapes at all places by their likelihood, then move towards the counts."""
+    shapes = _shapes()
+    width, n_bins = shapes.shape[1], len(counts)
+    lengths = np.sqrt((shapes**2).sum(axis=1))
+    padded = np.pad(counts, width // 2)
+    heights = np.lib.stride_tricks.sliding_window_view(padded, width) @ shapes.T / lengths  # place x shape
+    heights = np.maximum(heights, 0)
+    highest = heights.max()
+    likelihood = np.exp((heights**2 - highest**2) / (2 * noise_std**2))
+    # Places far from the best are left out: unlikely as they are, their distances would be astronomical.
+    far = np.abs(np.arange(n_bins) - np.unravel_index(heights.argmax(), heights.shape)[0]) > 2 * BINS_PER_OCTAVE
+    likelihood[far] = 0
+    at_place = (likelihood / likelihood.sum() * heights / lengths) @ shapes
+    expected = np.zeros(len(padded))
+    for offset in range(width):
+        expected[offset : offset + n_bins] += at_place[:, offset]
+    expected = expected[width // 2 : width // 2 + n_bins]
+    found = expected + expected**2 / (expected**2 + noise_std**2) * (counts - expected)
+    found = np.maximum(found, 0)
     total = found.sum()
-    shares = found / total if total > 0 else bells[best] / bells[best].sum()
-    return DistanceLaw(edges, shares, float(height[best] / noise_std))
+    shares = found / total if total > 0 else np.full(n_bins, 1 / n_bins)
+    return DistanceLaw(edges, shares, float(highest / noise_std))
 
 
-def _bells(n_bins: int) -> FloatArray:
-    """Return the share of each bin under every bell: all widths, centres a quarter of an octave apart."""
-    ends = np.arange(n_bins + 1) / BINS_PER_OCTAVE
-    centres = np.arange(0, ends[-1] + 0.01, 0.25)
-    return np.concatenate([np.diff(_bell((ends - centres[:, None]) / width), axis=1) for width in _WIDTHS])
+@lru_cache(maxsize=1)
+def _shapes() -> FloatArray:
+    """Return the share of every half-octave under each shape, at two places inside the middle one."""
+    ends = np.arange(-_REACH * BINS_PER_OCTAVE, _REACH * BINS_PER_OCTAVE + 2) / BINS_PER_OCTAVE
+    grid = itertools.product(_DIMENSIONS, _SCALE_OCTAVES, _TAIL_SHARES, (0.0, 0.25))
+    return np.array(
+        [
+            np.diff((1 - p) * _normal_norm(ends - shift, k, tau) + p * _heavy_tail(ends - shift))
+            for k, tau, p, shift in grid
+        ]
+    )
 
 
-def _bell(z: FloatArray) -> FloatArray:
-    """Cumulate a normal law up to its 90% point; beyond, the logarithm's tail is exponential, halving as from the median."""
-    slope = math.log(0.5 / _TAIL) / _TAIL_STARTS
-    return np.where(z < _TAIL_STARTS, ndtr(z), 1 - _TAIL * np.exp(-slope * np.maximum(z - _TAIL_STARTS, 0)))
+def _normal_norm(octaves: FloatArray, k: int, tau: float) -> FloatArray:
+    """Law of log2 of 2^(tau Z) |N(0, I/k)| in k dimensions, Z normal, by quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(15)
+    laws = gammainc(k / 2, k / 2 * 4.0 ** (octaves[:, None] - tau * nodes))
+    law: FloatArray = laws @ (weights / weights.sum())
+    return law
+
+
+def _heavy_tail(octaves: FloatArray) -> FloatArray:
+    """Law of a logarithm, normal by octaves up to its 90% point, and a power law from there through the median."""
+    starts = float(ndtri(0.9))
+    beyond = np.maximum(octaves - starts, 0)
+    return np.where(octaves < starts, ndtr(octaves), 1 - 0.1 * np.exp(-math.log(5) / starts * beyond))
