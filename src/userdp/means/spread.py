@@ -32,6 +32,8 @@ _COUNT_RESOLUTION = 2**10
 _DIMENSIONS = (1, 2, 4, 8, 16, 64)
 _SCALE_OCTAVES = (0.0, 0.25, 0.5, 1.0)
 _TAIL_SHARES = (0.0, 0.03, 0.1, 0.3)
+# How far a shape may be off, relative to a count.
+_SHAPE_ERROR = .2
 # A shape reaches this many octaves to either side of its place.
 _REACH = 8
 
@@ -102,17 +104,18 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) ->
     """Average the shapes at all places by their likelihood, then move towards the counts."""
     shapes = _shapes()
     width, n_bins = shapes.shape[1], len(counts)
-    lengths = np.sqrt((shapes**2).sum(axis=1))
-    padded = np.pad(counts, width // 2)
-    heights = np.lib.stride_tricks.sliding_window_view(padded, width) @ shapes.T / lengths  # place x shape
-    heights = np.maximum(heights, 0)
+    trust = 1 / (noise_std**2 + (_SHAPE_ERROR * np.maximum(counts, 0)) ** 2)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(trust * counts, width // 2), width)
+    trusts = np.lib.stride_tricks.sliding_window_view(np.pad(trust, width // 2, constant_values=noise_std**-2), width)
+    lengths = np.sqrt(trusts @ (shapes**2).T)  # place x shape
+    heights = np.maximum(windows @ shapes.T / lengths, 0)
     highest = heights.max()
-    likelihood = np.exp((heights**2 - highest**2) / (2 * noise_std**2))
+    likelihood = np.exp((heights**2 - highest**2) / 2)
     # Places far from the best are left out: unlikely as they are, their distances would be astronomical.
     far = np.abs(np.arange(n_bins) - np.unravel_index(heights.argmax(), heights.shape)[0]) > 2 * BINS_PER_OCTAVE
     likelihood[far] = 0
     at_place = (likelihood / likelihood.sum() * heights / lengths) @ shapes
-    expected = np.zeros(len(padded))
+    expected = np.zeros(n_bins + width - 1)
     for offset in range(width):
         expected[offset : offset + n_bins] += at_place[:, offset]
     expected = expected[width // 2 : width // 2 + n_bins]
@@ -120,7 +123,7 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) ->
     found = np.maximum(found, 0)
     total = found.sum()
     shares = found / total if total > 0 else np.full(n_bins, 1 / n_bins)
-    return DistanceLaw(edges, shares, float(highest / noise_std))
+    return DistanceLaw(edges, shares, float(highest))
 
 
 @lru_cache(maxsize=1)
