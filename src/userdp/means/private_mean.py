@@ -1,19 +1,20 @@
 r"""``userdp.mean``: a table, a user column, a budget, and nothing else to know.
 
-Locate, then clip (N = n mu is the effective number of users):
+Locate, then clip. Each stage is one Gaussian mechanism; :mod:`userdp.means.mean_shares` says what it spends:
 
-1. **radius**: the median distance p between matched users, privately: no location and no bounds are needed for it;
-2. **centre**: a concentrated mean at radius 2.5 p, for a small share of the budget: wherever the users are;
-3. **clip radius**: a private 90% quantile q of the users' distances to the centre, extended by how far it lies beyond
-   a typical distance, 2 q - p/sqrt(2): generous for heavy tails, tight in high dimension;
-4. the mean of the users clipped around the centre, for the rest of the budget.
+1. **radius**: the law of the distances between matched users, from a noisy histogram: no location and no bounds are
+   needed for it;
+2. **centre**: a concentrated mean, at the radius where that law expects its noise to be least: wherever the users are;
+3. **second centre**: the mean of the users clipped around it, left out where the first is as good;
+4. **clip radius**: the law of the users' distances to the centre, from a noisy histogram; the radius with the least
+   noise^2 + bias^2 under it;
+5. **mean** of the users clipped around the centre, for the rest of the budget.
 
-Where N is small against sqrt(d) the centre's own noise would spoil the clipping, and the concentrated mean alone gets
-the whole budget.
+Where N = n mu is small against sqrt(d) the concentrated mean is the answer, and gets the whole rest.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,28 +23,34 @@ from userdp.arrays import FloatArray
 from userdp.data.users import Users
 from userdp.errors import NotConcentratedError
 from userdp.means import certified
-from userdp.means.clipped import CalibratedClippedMean
+from userdp.means.clipped import CalibratedClippedMean, ClippedSession
 from userdp.means.interface import MeanRelease
 from userdp.means.lattice import Lattice
+from userdp.means.mean_shares import Shares, shares
 from userdp.means.sensitivity import mean_sensitivity
-from userdp.means.spread import ALL_BINS, BINS_PER_OCTAVE, DistanceLaw, distance_law, histogram_event
+from userdp.means.spread import (
+    ALL_BINS,
+    BINS_PER_OCTAVE,
+    CERTAIN,
+    DistanceLaw,
+    distance_law,
+    histogram_event,
+)
 from userdp.mechanisms.noise import NoiseSource, noise_source
-from userdp.privacy.accounting import GaussianEvent, gaussian_scale, mu_beside
+from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 from userdp.privacy.budget import Budget
-from userdp.privacy.calibration import INDEX_RESOLUTION
+from userdp.privacy.calibration import INDEX_RESOLUTION, GaussianSetting
 
-NO_SCALE = "the distances between users could not be told from noise, so nothing is released; the budget is spent"
-# Share of mu^2 for a noisy histogram: N sqrt(share) at which its bell stands out (see docs/proofs/private_mean.md).
-_PAIRS_SIGNAL, _PAIRS_NEEDED = 80.0, 50.0
-_CLIP_SIGNAL = 80.0
-_SHARE_RANGE = (0.01, 0.4)
-# A bell lower than this, in standard deviations of its noise, is noise.
-_CERTAIN = 4.5
-# The centre's noise over that of a clipped mean, at equal mu.
-_CENTRE_NOISE = 4.0
-_GATE_SIGNAL = 40.0
-# Clip radii are looked for between 1/8 and 64 typical distances.
-_CLIP_BINS = np.arange(-6, 13)
+# Distances to the centre are looked for between 1/8 and 64 times what they are expected to be.
+_CLIP_BINS = np.arange(-3 * BINS_PER_OCTAVE, 6 * BINS_PER_OCTAVE + 1)
+# E (distance - radius)+ bounds the bias of clipping; users on opposite sides cancel, so half its square is counted.
+_BIAS_WEIGHT = 0.5
+# Friends are expected with this many standard deviations of the gate's noise to spare.
+_GATE_LUCK = 2.0
+NO_RADIUS = (
+    "how far apart the users are could not be told from noise, so nothing is released; the budget is spent. "
+    "Use more users, a larger epsilon, or give a radius"
+)
 
 
 def mean(
@@ -60,7 +67,7 @@ def mean(
     """Release the mean over users of their own means, protecting each whole user.
 
     Every user counts once, whatever the number of their rows. No bounds are asked for: without ``radius`` a
-    small share of the budget finds one from the distances between matched users, wherever they are.
+    small share of the budget finds where users are and how far from there, whatever their place and scale.
 
     **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/private_mean.md``).
 
@@ -86,7 +93,7 @@ def mean(
     InvalidInputError, TooFewUsersError
         Before anything is spent.
     NotConcentratedError
-        If the users do not agree; the budget is then spent.
+        If the users do not agree, or their distances could not be told from noise; the budget is then spent.
 
     Examples
     --------
@@ -102,104 +109,73 @@ def mean(
     users = Users.from_rows(X, groups)
     budget.warn_if_weak_for(users.n_users)
     vectors = users.means(min_items)
-    if radius is not None:
-        return _concentrated(vectors, radius, budget, noise)
-    return _located(vectors, budget, noise)
-
-
-def _concentrated(
-    vectors: FloatArray, radius: float, budget: Budget, noise: NoiseSource
-) -> MeanRelease:
-    """Release the concentrated mean at a radius."""
     n, d = vectors.shape
-    session = certified.calibrate(radius, n, d, budget, gate="gaussian").start(noise)
+    if radius is not None:
+        return _concentrated(vectors, certified.calibrate(radius, n, d, budget, gate="gaussian"), noise)
+    split = shares(n, d, budget)
+    pairs = histogram_event("radius", split.mu_of(split.pairs), len(ALL_BINS))
+    if split.mean:
+        return _located(vectors, budget, split, pairs, noise)
+    # Calibrated at a stand-in radius first: whatever can be refused is refused before any noise is drawn.
+    alone = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs,))
+    apart = distances_apart(vectors, pairs, noise)
+    return _concentrated(vectors, alone.with_radius(_friend_radius(apart, alone)), noise)
+
+
+def _concentrated(vectors: FloatArray, mean: certified.CertifiedMean, noise: NoiseSource) -> MeanRelease:
+    """Release a concentrated mean."""
+    session = mean.start(noise)
     value = session.answer(vectors)
-    return MeanRelease(value, session.noise_std, radius, session.finish())
+    return MeanRelease(value, session.noise_std, mean.lattice.radius, session.finish())
 
 
-def _located(vectors: FloatArray, budget: Budget, noise: NoiseSource) -> MeanRelease:
+def _located(
+    vectors: FloatArray, budget: Budget, split: Shares, pairs: GaussianEvent, noise: NoiseSource
+) -> MeanRelease:
     """Locate the users by a concentrated mean, then clip around it."""
     n, d = vectors.shape
-    mu = mu_beside((), budget.epsilon, 0.99 * budget.delta)
-    shares = Shares.of(n * mu, d)
-    pairs = histogram_event("radius", mu * math.sqrt(shares.pairs), len(ALL_BINS))
-    if not shares.clip:
-        locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs,))
-        apart = _distances_apart(vectors, pairs, noise)
-        radius = _friend_radius(apart, n, locate)
-        session = locate.with_radius(radius).start(noise)
-        value = session.answer(vectors)
-        return MeanRelease(value, session.noise_std, radius, session.finish())
-    clip = histogram_event("clip radius", mu * math.sqrt(shares.clip), len(_CLIP_BINS))
-    again = _clipping("second centre", n, d, mu * math.sqrt(shares.second)) if shares.second else None
-    clipping = _clipping("mean", n, d, mu * math.sqrt(shares.mean))
-    beside = (pairs, *((again,) if again else ()), clip, clipping)
-    # The locating mean gets what is left beside the others; refused here if that is too little.
+    second = (
+        _clipping_event("second centre", n, d, split.mu_of(split.second_centre))
+        if split.second_centre
+        else None
+    )
+    clip = histogram_event("clip radius", split.mu_of(split.clip), len(_CLIP_BINS))
+    last = _clipping_event("mean", n, d, split.mu_of(split.mean))
+    beside = (pairs, clip, last) if second is None else (pairs, second, clip, last)
+    # The first centre gets what is left beside the others; refused here if that is too little.
     locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=beside)
 
-    apart = _distances_apart(vectors, pairs, noise)
-    session = replace(locate.with_radius(_friend_radius(apart, n, locate)), purpose="centre").start(noise)
-    centre, off = session.answer(vectors), math.sqrt(d) * session.noise_std
+    apart = distances_apart(vectors, pairs, noise)
     around = apart.times(1 / math.sqrt(2))
-    if again:
-        radius = math.hypot(_clip_radius(around, 2 * math.sqrt(d) / (n * again.mu)), off)
-        step = _ClippedStep(centre, radius, budget, n, again, noise)
-        centre, off = step.answer(vectors), math.sqrt(d) * step.noise_std
+    session = replace(locate.with_radius(_friend_radius(apart, locate)), purpose="centre").start(noise)
+    centre, off = session.answer(vectors), math.sqrt(d) * session.noise_std
+    if second is not None:
+        radius = math.hypot(_clip_radius(around, n, second), off)
+        clipped = _clipped_around(centre, radius, budget, n, second, noise)
+        centre, off = clipped.answer(vectors), math.sqrt(d) * clipped.noise_std
     with np.errstate(all="ignore"):
         distances = np.sqrt(((vectors - centre) ** 2).sum(axis=1))
-    typical = math.hypot(around.quantile(0.5), off)
-    law = distance_law(distances, clip, noise, _CLIP_BINS, typical)
-    radius = _clip_radius(law, 2 * math.sqrt(d) / (n * clipping.mu))
-    final = _ClippedStep(centre, radius, budget, n, clipping, noise)
+    expected = math.hypot(around.quantile(0.5), off)
+    radius = _clip_radius(distance_law(distances, clip, noise, _CLIP_BINS, unit=expected), n, last)
+    final = _clipped_around(centre, radius, budget, n, last, noise)
     value = final.answer(vectors)
     return MeanRelease(value, final.noise_std, radius, session.finish())
 
 
-def _clipping(name, n, d, mu):
-    sensitivity = 2.0 * Lattice.fine_enough(1.0, n, d).radius_units
-    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
+def _clipping_event(name: str, n_users: int, dimension: int, mu: float) -> GaussianEvent:
+    """Cost of a clipped mean, the same at every radius."""
+    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, dimension).radius_units
+    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), dimension)
 
 
-def _ClippedStep(centre, radius, budget, n, event, noise):
-    lattice = Lattice.fine_enough(radius, n, len(centre))
-    return CalibratedClippedMean(centre, budget, n, lattice, event, beside=()).start(noise)
+def _clipped_around(
+    centre: FloatArray, radius: float, budget: Budget, n_users: int, event: GaussianEvent, noise: NoiseSource
+) -> ClippedSession:
+    lattice = Lattice.fine_enough(radius, n_users, len(centre))
+    return CalibratedClippedMean(centre, budget, n_users, lattice, event, beside=()).start(noise)
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Shares of mu^2."""
-
-    pairs: float
-    clip: float
-    second: float
-    mean: float
-
-    @classmethod
-    def of(cls, N: float, d: int) -> "Shares":
-        low, high = _SHARE_RANGE
-        pairs = min(max((_PAIRS_SIGNAL / N) ** 2, low), high)
-        clip = min(max((_CLIP_SIGNAL / N) ** 2, low, 0.4 / d), 0.1)
-        a = 2 * math.sqrt(d) / N
-        best = (_CENTRE_NOISE**2 * a * a / (1 - pairs), cls(pairs, 0.0, 0.0, 0.0))
-        grid = 0.5 ** np.arange(1, 8, 0.5)
-        for first in grid:
-            gated = first - (_GATE_SIGNAL / N) ** 2
-            if gated <= 0:
-                continue
-            for second in (0.0, *grid):
-                left = 1 - pairs - clip - first - second
-                if left <= 0.05:
-                    continue
-                off = (_CENTRE_NOISE * a) ** 2 / gated
-                if second:
-                    off = (1 + off) * (1.3 * a) ** 2 / second
-                var = a * a * (1 + off) ** 1.5 / left
-                if var < best[0]:
-                    best = var, cls(pairs, clip, second, left)
-        return best[1]
-
-
-def _distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSource) -> DistanceLaw:
+def distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSource) -> DistanceLaw:
     """Find the law of the distances inside a secret random matching of the users.
 
     **Guarantee**: the event's: one user touches one pair, and the matching is uniform and never leaves
@@ -211,24 +187,26 @@ def _distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSour
         offsets = vectors[order[:half]] - vectors[order[half : 2 * half]]
         distances = np.sqrt((offsets**2).sum(axis=1))
     law = distance_law(distances, event, noise)
-    if law.certainty < _CERTAIN:
-        raise NotConcentratedError(NO_SCALE)
+    if law.certainty < CERTAIN:
+        raise NotConcentratedError(NO_RADIUS)
     return law
 
 
-def _friend_radius(apart: DistanceLaw, n_users: int, locate: certified.CertifiedMean) -> float:
-    """Radius at which the concentrated mean is expected to have the least noise."""
-    radii = apart.quantile(0.5) * 2.0 ** (np.arange(0, 25) / 8)
-    within = apart.share_within(radii)
-    noise = [
-        mean_sensitivity(locate.setting.index(int(share * n_users * INDEX_RESOLUTION - 2*locate.setting.scale)), n_users, radius)
-        for share, radius in zip(within, radii, strict=True)
-    ]
-    return float(radii[int(np.argmin(noise))])
+def _friend_radius(apart: DistanceLaw, mean: certified.CertifiedMean) -> float:
+    """Return the radius at which a concentrated mean is expected to have the least noise."""
+    n, gate = mean.n_users, mean.setting
+    assert isinstance(gate, GaussianSetting)
+    radii = apart.quantile(0.5) * 2.0 ** (np.arange(25) / 8)
+    indices = apart.share_within(radii) * n * INDEX_RESOLUTION - _GATE_LUCK * gate.scale
+    noise = [mean_sensitivity(gate.index(int(i)), n, r) for i, r in zip(indices, radii, strict=True)]
+    # Where none is expected to pass, the widest is the best guess.
+    return float(radii[int(np.argmin(noise))] if math.isfinite(min(noise)) else radii[-1])
 
 
-def _clip_radius(law: DistanceLaw, noise_over_radius: float) -> float:
-    """Radius of the least noise^2 + bias^2, the bias bounded by the mean excess beyond the radius."""
-    radii = law.edges[0] * 2.0 ** (np.arange(0, 8 * len(law.edges) // BINS_PER_OCTAVE) / 8)
-    cost = (noise_over_radius * radii) ** 2 + law.mean_excess(radii) ** 2
+def _clip_radius(law: DistanceLaw, n_users: int, event: GaussianEvent) -> float:
+    """Return the radius of least noise^2 + bias^2 for a clipped mean of that cost."""
+    noise_over_radius = 2 * math.sqrt(event.coordinates) / (n_users * event.mu)
+    octaves = len(law.edges) / BINS_PER_OCTAVE
+    radii = law.edges[0] * 2.0 ** np.arange(0, octaves, 1 / 8)
+    cost = (noise_over_radius * radii) ** 2 + _BIAS_WEIGHT * law.mean_excess(radii) ** 2
     return float(radii[int(np.argmin(cost))])

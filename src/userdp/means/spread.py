@@ -3,9 +3,10 @@ r"""How far: the law of users' distances, from one noisy histogram of their loga
 Every distance votes for a half-octave, (2^((b-1)/2), 2^(b/2)]. The counts leave with discrete Gaussian noise; all that
 follows is post-processing. The law is looked for among public *shapes* at every place: the norm of a normal vector in k
 dimensions, times a lognormal scale of tau octaves, with a share p in a heavier tail. A shape t that correlates with the
-noisy counts c as h = <t, c>/|t| has the likelihood exp(h^2/(2 sigma^2)); the law is the average over shapes and places,
-and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects there: counts are
-believed where noise does not drown them.
+noisy counts c as h = <t, c>/|t|, in units of their noise, has the likelihood exp(h^2/2). The law is the average over
+shapes and places, and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects there:
+counts are believed where noise does not drown them. Shapes are only roughly right, so a count c weighs as if its variance were
+sigma^2 + (c/5)^2: a misfit in the bulk must not decide about the tail.
 
 Proof: ``docs/proofs/spread.md``.
 """
@@ -33,9 +34,13 @@ _DIMENSIONS = (1, 2, 4, 8, 16, 64)
 _SCALE_OCTAVES = (0.0, 0.25, 0.5, 1.0)
 _TAIL_SHARES = (0.0, 0.03, 0.1, 0.3)
 # How far a shape may be off, relative to a count.
-_SHAPE_ERROR = .2
+_SHAPE_ERROR = 0.2
+# A shape that stands out by less, in standard deviations of the noise, is noise.
+CERTAIN = 4.5
 # A shape reaches this many octaves to either side of its place.
 _REACH = 8
+# Places within this many octaves of the best are averaged.
+_NEAR = 2
 
 
 @dataclass(frozen=True)
@@ -86,18 +91,19 @@ def distance_law(
     bins: IntArray = ALL_BINS,
     unit: float = 1.0,
 ) -> DistanceLaw:
-    """Find the law of positive distances, in half-octaves up to ``unit`` * 2^(bins/2), from a noisy histogram.
+    """Find the law of distances, in half-octaves up to ``unit`` * 2^(bins/2), from a noisy histogram.
 
-    Zeros, NaN and what lies outside of the bins do not vote.
+    Zeros vote for the lowest bin, which counts only if nothing stands out in the others: users who agree exactly say
+    nothing about how far the rest are. NaN and what lies above the bins do not vote.
 
     **Guarantee**: the event's, when neighbours differ in one distance (``docs/proofs/spread.md``).
     """
     edges = unit * 2.0 ** (bins / BINS_PER_OCTAVE)
-    lowest = edges[0] * 2 ** (-1 / BINS_PER_OCTAVE)
-    votes = distances[(distances > lowest) & (distances <= edges[-1])]
-    counts = np.bincount(np.searchsorted(edges, votes), minlength=len(bins))
+    counts = np.bincount(np.searchsorted(edges, distances[distances <= edges[-1]]), minlength=len(bins))
     noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, len(bins))
-    return _most_likely_law(noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION, edges)
+    found, noise_std = noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION
+    law = _most_likely_law(np.append(0.0, found[1:]), noise_std, edges)
+    return law if law.certainty >= CERTAIN else _most_likely_law(found, noise_std, edges)
 
 
 def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) -> DistanceLaw:
@@ -105,25 +111,28 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) ->
     shapes = _shapes()
     width, n_bins = shapes.shape[1], len(counts)
     trust = 1 / (noise_std**2 + (_SHAPE_ERROR * np.maximum(counts, 0)) ** 2)
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(trust * counts, width // 2), width)
-    trusts = np.lib.stride_tricks.sliding_window_view(np.pad(trust, width // 2, constant_values=noise_std**-2), width)
-    lengths = np.sqrt(trusts @ (shapes**2).T)  # place x shape
-    heights = np.maximum(windows @ shapes.T / lengths, 0)
-    highest = heights.max()
+    lengths = np.sqrt(_windows(trust, width, beyond=noise_std**-2) @ (shapes**2).T)  # place x shape
+    heights = np.maximum(_windows(trust * counts, width) @ shapes.T / lengths, 0)
+    place, _ = np.unravel_index(heights.argmax(), heights.shape)
+    highest = float(heights.max())
     likelihood = np.exp((heights**2 - highest**2) / 2)
-    # Places far from the best are left out: unlikely as they are, their distances would be astronomical.
-    far = np.abs(np.arange(n_bins) - np.unravel_index(heights.argmax(), heights.shape)[0]) > 2 * BINS_PER_OCTAVE
+    # Unlikely as far places are, their distances would be astronomical.
+    far = np.abs(np.arange(n_bins) - place) > _NEAR * BINS_PER_OCTAVE
     likelihood[far] = 0
     at_place = (likelihood / likelihood.sum() * heights / lengths) @ shapes
     expected = np.zeros(n_bins + width - 1)
     for offset in range(width):
         expected[offset : offset + n_bins] += at_place[:, offset]
     expected = expected[width // 2 : width // 2 + n_bins]
-    found = expected + expected**2 / (expected**2 + noise_std**2) * (counts - expected)
-    found = np.maximum(found, 0)
+    found = np.maximum(expected + expected**2 / (expected**2 + noise_std**2) * (counts - expected), 0)
     total = found.sum()
-    shares = found / total if total > 0 else np.full(n_bins, 1 / n_bins)
-    return DistanceLaw(edges, shares, float(highest))
+    return DistanceLaw(edges, found / total if total > 0 else np.full(n_bins, 1 / n_bins), highest)
+
+
+def _windows(values: FloatArray, width: int, beyond: float = 0.0) -> FloatArray:
+    """Return the values around each bin, one row per bin."""
+    padded = np.pad(values, width // 2, constant_values=beyond)
+    return np.lib.stride_tricks.sliding_window_view(padded, width)
 
 
 @lru_cache(maxsize=1)
