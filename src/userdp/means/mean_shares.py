@@ -1,8 +1,8 @@
 r"""What each stage of ``userdp.mean`` spends: shares of mu^2, functions of N = n mu and the dimension alone.
 
 A noisy histogram of n/2 pairs has a signal-to-noise ratio in proportion to N sqrt(share): it gets what makes shapes
-stand out. The other shares minimize a prediction of the error. With a = 2 sqrt(d)/N, the noise over the radius of a clipped
-mean that had all of the budget, in units of the ball that users fill,
+stand out. The other shares minimize a prediction of the error. With a = 2 sqrt(d)/N, the noise over the radius of a
+clipped mean that had all of the budget, in units of the ball that users fill,
 
 * a concentrated mean at share s is off by c = k a/sqrt(s - gate);
 * a clipped mean around it, at share s', by b = sqrt(1 + c^2) 1.3 a/sqrt(s');

@@ -43,8 +43,8 @@ from userdp.privacy.calibration import INDEX_RESOLUTION, GaussianSetting
 
 # Distances to the centre are looked for between 1/8 and 64 times what they are expected to be.
 _CLIP_BINS = np.arange(-3 * BINS_PER_OCTAVE, 6 * BINS_PER_OCTAVE + 1)
-# E (distance - radius)+ bounds the bias of clipping; users on opposite sides cancel, so half its square is counted.
-_BIAS_WEIGHT = 0.5
+# E (distance - radius)+ bounds the bias of clipping; users on opposite sides cancel, so not all of it is counted.
+_BIAS_WEIGHT = 0.7
 # Friends are expected with this many standard deviations of the gate's noise to spare.
 _GATE_LUCK = 2.0
 NO_RADIUS = (

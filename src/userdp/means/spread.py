@@ -4,9 +4,9 @@ Every distance votes for a half-octave, (2^((b-1)/2), 2^(b/2)]. The counts leave
 follows is post-processing. The law is looked for among public *shapes* at every place: the norm of a normal vector in k
 dimensions, times a lognormal scale of tau octaves, with a share p in a heavier tail. A shape t that correlates with the
 noisy counts c as h = <t, c>/|t|, in units of their noise, has the likelihood exp(h^2/2). The law is the average over
-shapes and places, and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects there:
-counts are believed where noise does not drown them. Shapes are only roughly right, so a count c weighs as if its variance were
-sigma^2 + (c/5)^2: a misfit in the bulk must not decide about the tail.
+shapes and places, and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects:
+counts are believed where noise does not drown them. Shapes are only roughly right, so a count c weighs as if its
+variance were sigma^2 + (c/5)^2: a misfit in the bulk must not decide about the tail.
 
 Proof: ``docs/proofs/spread.md``.
 """
@@ -110,15 +110,17 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) ->
     """Average the shapes at all places by their likelihood, then move towards the counts."""
     shapes = _shapes()
     width, n_bins = shapes.shape[1], len(counts)
+    standing_out = (
+        _windows(counts, width) @ (shapes / np.linalg.norm(shapes, axis=1, keepdims=True)).T / noise_std
+    )
+    place, _ = np.unravel_index(standing_out.argmax(), standing_out.shape)
+
     trust = 1 / (noise_std**2 + (_SHAPE_ERROR * np.maximum(counts, 0)) ** 2)
     lengths = np.sqrt(_windows(trust, width, beyond=noise_std**-2) @ (shapes**2).T)  # place x shape
     heights = np.maximum(_windows(trust * counts, width) @ shapes.T / lengths, 0)
-    place, _ = np.unravel_index(heights.argmax(), heights.shape)
-    highest = float(heights.max())
-    likelihood = np.exp((heights**2 - highest**2) / 2)
     # Unlikely as far places are, their distances would be astronomical.
-    far = np.abs(np.arange(n_bins) - place) > _NEAR * BINS_PER_OCTAVE
-    likelihood[far] = 0
+    heights[np.abs(np.arange(n_bins) - place) > _NEAR * BINS_PER_OCTAVE] = 0
+    likelihood = np.exp((heights**2 - heights.max() ** 2) / 2)
     at_place = (likelihood / likelihood.sum() * heights / lengths) @ shapes
     expected = np.zeros(n_bins + width - 1)
     for offset in range(width):
@@ -126,7 +128,9 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) ->
     expected = expected[width // 2 : width // 2 + n_bins]
     found = np.maximum(expected + expected**2 / (expected**2 + noise_std**2) * (counts - expected), 0)
     total = found.sum()
-    return DistanceLaw(edges, found / total if total > 0 else np.full(n_bins, 1 / n_bins), highest)
+    return DistanceLaw(
+        edges, found / total if total > 0 else np.full(n_bins, 1 / n_bins), float(standing_out.max())
+    )
 
 
 def _windows(values: FloatArray, width: int, beyond: float = 0.0) -> FloatArray:
