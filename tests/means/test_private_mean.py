@@ -41,27 +41,27 @@ def test_locating_then_clipping_is_one_composition():
     assert located.spent[3].mu > 2 * located.spent[-1].mu
 
 
-@pytest.mark.parametrize("d", [1, 8])
-def test_error_is_near_that_of_clipping_into_the_best_ball(d):
-    """Root mean squared error over 10 runs, against clipping around the exact mean at the best radius."""
+@pytest.mark.parametrize(("d", "times"), [(1, 2.5), (8, 1.5), (100, 1.3)])
+def test_error_is_near_that_of_clipping_into_the_best_ball(d, times):
+    """Root mean squared error over 20 runs, against the ball around the exact mean of least noise^2 + excess^2."""
     n = 4_000
     x = np.random.default_rng(0).normal(100.0, 1.0, size=(n, d))
     truth = x.mean(axis=0)
     distances = np.linalg.norm(x - truth, axis=1)
-    best = min(
-        np.sum((np.minimum(1, r / distances)[:, None] * (x - truth)).mean(axis=0) ** 2)
-        + d * (2 * r / n / userdp.privacy.mu_from_budget(1.0, 1e-6)) ** 2
-        for r in np.quantile(distances, np.linspace(0.5, 1, 50))
-    )
+    radii = np.quantile(distances, np.linspace(0.5, 1, 50))
+    noise = np.sqrt(d) * 2 * radii / n / userdp.privacy.mu_from_budget(1.0, 1e-6)
+    best = noise[
+        np.argmin(
+            [a**2 + np.maximum(distances - r, 0).mean() ** 2 for a, r in zip(noise, radii, strict=True)]
+        )
+    ]
     errors = [
         np.sum(
             (userdp.mean(x, groups=np.arange(n), epsilon=1.0, delta=1e-6, random_state=s).value - truth) ** 2
         )
-        for s in range(10)
+        for s in range(20)
     ]
-    assert np.sqrt(np.mean(errors) / best) < (
-        3.0 if d == 1 else 1.6
-    )  # in one dimension the best ball is biased
+    assert np.sqrt(np.mean(errors)) < times * best
 
 
 def test_high_dimension_takes_the_concentrated_mean_alone():
@@ -69,12 +69,6 @@ def test_high_dimension_takes_the_concentrated_mean_alone():
     release = userdp.mean(x, groups=np.arange(400), epsilon=1.0, delta=1e-6, random_state=0)
     assert release.privacy.spent[0].name == "radius"
     assert "clip radius" not in str(release.privacy)
-
-
-def test_users_who_all_agree():
-    x = np.full((2_000, 3), 7.25)
-    release = userdp.mean(x, groups=np.arange(2_000), epsilon=1.0, delta=1e-6, random_state=0)
-    assert np.abs(release.value - 7.25).max() < 1e-9
 
 
 def test_users_who_agree_exactly_do_not_hide_the_others():
