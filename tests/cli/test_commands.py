@@ -137,7 +137,20 @@ def test_a_mean_of_users_who_do_not_agree(tmp_path: Path, ledger: Path, spent: A
 
 
 def test_the_ledger_follows_a_release(data: Path, ledger: Path, spent: Any) -> None:
-    args = ("mean", data, "--user", "patient", "--columns", "age", "--epsilon", "0.7", "--delta", "1e-6")
+    args = (
+        "mean",
+        data,
+        "--user",
+        "patient",
+        "--columns",
+        "age",
+        "--radius",
+        "80",
+        "--epsilon",
+        "0.7",
+        "--delta",
+        "1e-6",
+    )
     booked = ("--ledger", ledger, "--dataset", "patients")
     assert run(*args, *booked).exit_code == 0
     assert spent(ledger) == 0.7

@@ -1,15 +1,16 @@
 r"""``userdp.mean``: a table, a user column, a budget, and nothing else to know.
 
-Locate, then clip (N = n mu is the effective number of users):
+Locate, then clip. Each stage is one Gaussian mechanism; :mod:`userdp.means.mean_shares` says what it spends:
 
-1. **radius**: the median distance p between matched users, privately: no location and no bounds are needed for it;
-2. **centre**: a concentrated mean at radius 2.5 p, for a small share of the budget: wherever the users are;
-3. **clip radius**: a private 90% quantile q of the users' distances to the centre, extended by how far it lies beyond
-   a typical distance, 2 q - p/sqrt(2): generous for heavy tails, tight in high dimension;
-4. the mean of the users clipped around the centre, for the rest of the budget.
+1. **radius**: the law of the distances between matched users, from a noisy histogram: no location and no bounds are
+   needed for it;
+2. **centre**: a concentrated mean, at the radius where that law expects its noise to be least: wherever the users are;
+3. **second centre**: the mean of the users clipped around it, left out where the first is as good;
+4. **clip radius**: the law of the users' distances to the centre, from a noisy histogram; the radius with the least
+   noise^2 + bias^2 under it;
+5. **mean** of the users clipped around the centre, for the rest of the budget.
 
-Where N is small against sqrt(d) the centre's own noise would spoil the clipping, and the concentrated mean alone gets
-the whole budget.
+Where N = n mu is small against sqrt(d) the concentrated mean is the answer, and gets the whole rest.
 """
 
 import math
@@ -20,24 +21,36 @@ from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.errors import NotConcentratedError
 from userdp.means import certified
-from userdp.means.clipped import CalibratedClippedMean
+from userdp.means.clipped import CalibratedClippedMean, ClippedSession
 from userdp.means.interface import MeanRelease
 from userdp.means.lattice import Lattice
+from userdp.means.mean_shares import Shares, shares
+from userdp.means.sensitivity import mean_sensitivity
+from userdp.means.spread import (
+    ALL_BINS,
+    BINS_PER_OCTAVE,
+    CERTAIN,
+    DistanceLaw,
+    distance_law,
+    histogram_event,
+)
 from userdp.mechanisms.noise import NoiseSource, noise_source
-from userdp.mechanisms.quantile import private_quantile
-from userdp.privacy.accounting import GaussianEvent, PureEvent, gaussian_scale, mu_beside
+from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 from userdp.privacy.budget import Budget
-from userdp.privacy.gdp import mu_from_budget
+from userdp.privacy.calibration import INDEX_RESOLUTION, GaussianSetting
 
-# Friends lie within this many median distances of each other.
-RADIUS_FACTOR = 2.5
-CLIP_QUANTILE = 0.9
-# Clip radii are looked for between 1/4 and 16 median distances.
-_CLIP_CANDIDATES = 2.0 ** (np.arange(-8, 17) / 4)
-# Pure epsilons times users: a wrong winner of the noisy comparisons is then unlikely (below 1e-3).
-_RADIUS_EPSILON_TIMES_USERS, _CLIP_EPSILON_TIMES_USERS = 200.0, 180.0
-_EPSILON_SHARES = (0.02, 0.2)
+# Distances to the centre are looked for between 1/8 and 64 times what they are expected to be.
+_CLIP_BINS = np.arange(-3 * BINS_PER_OCTAVE, 6 * BINS_PER_OCTAVE + 1)
+# E (distance - radius)+ bounds the bias of clipping; users on opposite sides cancel, so not all of it is counted.
+_BIAS_WEIGHT = 0.7
+# Friends are expected with this many standard deviations of the gate's noise to spare.
+_GATE_LUCK = 2.0
+NO_RADIUS = (
+    "how far apart the users are could not be told from noise, so nothing is released; the budget is spent. "
+    "Use more users, a larger epsilon, or give a radius"
+)
 
 
 def mean(
@@ -54,7 +67,7 @@ def mean(
     """Release the mean over users of their own means, protecting each whole user.
 
     Every user counts once, whatever the number of their rows. No bounds are asked for: without ``radius`` a
-    small share of the budget finds one from the distances between matched users, wherever they are.
+    small share of the budget finds where users are and how far from there, whatever their place and scale.
 
     **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/private_mean.md``).
 
@@ -80,7 +93,7 @@ def mean(
     InvalidInputError, TooFewUsersError
         Before anything is spent.
     NotConcentratedError
-        If the users do not agree; the budget is then spent.
+        If the users do not agree, or their distances could not be told from noise; the budget is then spent.
 
     Examples
     --------
@@ -96,79 +109,76 @@ def mean(
     users = Users.from_rows(X, groups)
     budget.warn_if_weak_for(users.n_users)
     vectors = users.means(min_items)
+    n, d = vectors.shape
     if radius is not None:
-        return _concentrated(vectors, radius, budget, (), noise)
-    n, d = vectors.shape
-    if _locating_pays(n, d, budget):
-        return _located(vectors, budget, noise)
-    cost = PureEvent("radius", radius_epsilon(n, epsilon))
+        return _concentrated(vectors, certified.calibrate(radius, n, d, budget, gate="gaussian"), noise)
+    split = shares(n, d, budget)
+    pairs = histogram_event("radius", split.mu_of(split.pairs), len(ALL_BINS))
+    if split.mean:
+        return _located(vectors, budget, split, pairs, noise)
     # Calibrated at a stand-in radius first: whatever can be refused is refused before any noise is drawn.
-    certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(cost,))
-    found = RADIUS_FACTOR * typical_distance(vectors, cost.epsilon, noise)
-    return _concentrated(vectors, found, budget, (cost,), noise)
+    alone = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs,))
+    apart = distances_apart(vectors, pairs, noise)
+    return _concentrated(vectors, alone.with_radius(_friend_radius(apart, alone)), noise)
 
 
-def _concentrated(
-    vectors: FloatArray, radius: float, budget: Budget, beside: tuple[PureEvent, ...], noise: NoiseSource
-) -> MeanRelease:
-    """Release the concentrated mean at a radius."""
-    n, d = vectors.shape
-    session = certified.calibrate(radius, n, d, budget, gate="gaussian", beside=beside).start(noise)
+def _concentrated(vectors: FloatArray, mean: certified.CertifiedMean, noise: NoiseSource) -> MeanRelease:
+    """Release a concentrated mean."""
+    session = mean.start(noise)
     value = session.answer(vectors)
-    return MeanRelease(value, session.noise_std, radius, session.finish())
+    return MeanRelease(value, session.noise_std, mean.lattice.radius, session.finish())
 
 
-def _located(vectors: FloatArray, budget: Budget, noise: NoiseSource) -> MeanRelease:
+def _located(
+    vectors: FloatArray, budget: Budget, split: Shares, pairs: GaussianEvent, noise: NoiseSource
+) -> MeanRelease:
     """Locate the users by a concentrated mean, then clip around it."""
     n, d = vectors.shape
-    pure = (
-        PureEvent("radius", radius_epsilon(n, budget.epsilon)),
-        PureEvent("clip radius", _pure_epsilon(_CLIP_EPSILON_TIMES_USERS, n, budget.epsilon)),
+    second = (
+        _clipping_event("second centre", n, d, split.mu_of(split.second_centre))
+        if split.second_centre
+        else None
     )
-    share = _centre_share(n, d, budget)
-    clip_mu = math.sqrt(1 - share) * mu_beside(pure, budget.epsilon, 0.99 * budget.delta)
-    sensitivity = 2.0 * Lattice.fine_enough(1.0, n, d).radius_units
-    clipping = GaussianEvent("mean", sensitivity, gaussian_scale(sensitivity, clip_mu), d)
-    # The locating mean gets what is left beside the others; refused here if that is too little.
-    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(*pure, clipping))
+    clip = histogram_event("clip radius", split.mu_of(split.clip), len(_CLIP_BINS))
+    last = _clipping_event("mean", n, d, split.mu_of(split.mean))
+    beside = (pairs, clip, last) if second is None else (pairs, second, clip, last)
+    # The first centre gets what is left beside the others; refused here if that is too little.
+    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=beside)
 
-    typical = typical_distance(vectors, pure[0].epsilon, noise)
-    session = replace(locate.with_radius(RADIUS_FACTOR * typical), purpose="centre").start(noise)
-    centre = session.answer(vectors)
+    apart = distances_apart(vectors, pairs, noise)
+    around = apart.times(1 / math.sqrt(2))
+    session = replace(locate.with_radius(_friend_radius(apart, locate)), purpose="centre").start(noise)
+    centre, off = session.answer(vectors), math.sqrt(d) * session.noise_std
+    if second is not None:
+        radius = math.hypot(_clip_radius(around, n, second), off)
+        clipped = _clipped_around(centre, radius, budget, n, second, noise)
+        centre, off = clipped.answer(vectors), math.sqrt(d) * clipped.noise_std
     with np.errstate(all="ignore"):
         distances = np.sqrt(((vectors - centre) ** 2).sum(axis=1))
-    q = private_quantile(distances, CLIP_QUANTILE, pure[1].epsilon, noise, typical * _CLIP_CANDIDATES)
-    radius = max(q, 2 * q - typical / math.sqrt(2))
-    lattice = Lattice.fine_enough(radius, n, d)
-    final = CalibratedClippedMean(centre, budget, n, lattice, clipping, beside=()).start(noise)
+    expected = math.hypot(around.quantile(0.5), off)
+    radius = _clip_radius(distance_law(distances, clip, noise, _CLIP_BINS, unit=expected), n, last)
+    final = _clipped_around(centre, radius, budget, n, last, noise)
     value = final.answer(vectors)
     return MeanRelease(value, final.noise_std, radius, session.finish())
 
 
-def _centre_share(n_users: int, dimension: int, budget: Budget) -> float:
-    """Share of mu^2 for locating: its error, about 5 sqrt(d)/(N sqrt(share)) radii, should stay near a fifth."""
-    N = n_users * mu_from_budget(budget.epsilon, budget.delta)
-    return max(0.05, (25 * math.sqrt(dimension) / N) ** 2)
+def _clipping_event(name: str, n_users: int, dimension: int, mu: float) -> GaussianEvent:
+    """Cost of a clipped mean, the same at every radius."""
+    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, dimension).radius_units
+    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), dimension)
 
 
-def _locating_pays(n_users: int, dimension: int, budget: Budget) -> bool:
-    return _centre_share(n_users, dimension, budget) <= 0.4 and n_users * budget.epsilon >= 1_000
+def _clipped_around(
+    centre: FloatArray, radius: float, budget: Budget, n_users: int, event: GaussianEvent, noise: NoiseSource
+) -> ClippedSession:
+    lattice = Lattice.fine_enough(radius, n_users, len(centre))
+    return CalibratedClippedMean(centre, budget, n_users, lattice, event, beside=()).start(noise)
 
 
-def radius_epsilon(n_users: int, epsilon: float) -> float:
-    """Return the pure epsilon that finding a radius gets."""
-    return _pure_epsilon(_RADIUS_EPSILON_TIMES_USERS, n_users, epsilon)
+def distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSource) -> DistanceLaw:
+    """Find the law of the distances inside a secret random matching of the users.
 
-
-def _pure_epsilon(times_users: float, n_users: int, epsilon: float) -> float:
-    low, high = (share * epsilon for share in _EPSILON_SHARES)
-    return min(max(times_users / n_users, low), high)
-
-
-def typical_distance(vectors: FloatArray, epsilon: float, noise: NoiseSource) -> float:
-    """Find the median of the distances inside a secret random matching of the users.
-
-    **Guarantee**: (epsilon, 0)-DP: one user touches one pair, and the matching is uniform and never leaves
+    **Guarantee**: the event's: one user touches one pair, and the matching is uniform and never leaves
     (``docs/proofs/private_mean.md``).
     """
     order = noise.permutation(len(vectors))
@@ -176,4 +186,27 @@ def typical_distance(vectors: FloatArray, epsilon: float, noise: NoiseSource) ->
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         offsets = vectors[order[:half]] - vectors[order[half : 2 * half]]
         distances = np.sqrt((offsets**2).sum(axis=1))
-    return private_quantile(distances, 0.5, epsilon, noise)
+    law = distance_law(distances, event, noise)
+    if law.certainty < CERTAIN:
+        raise NotConcentratedError(NO_RADIUS)
+    return law
+
+
+def _friend_radius(apart: DistanceLaw, mean: certified.CertifiedMean) -> float:
+    """Return the radius at which a concentrated mean is expected to have the least noise."""
+    n, gate = mean.n_users, mean.setting
+    assert isinstance(gate, GaussianSetting)
+    radii = apart.quantile(0.5) * 2.0 ** (np.arange(25) / 8)
+    indices = apart.share_within(radii) * n * INDEX_RESOLUTION - _GATE_LUCK * gate.scale
+    noise = [mean_sensitivity(gate.index(int(i)), n, r) for i, r in zip(indices, radii, strict=True)]
+    # Where none is expected to pass, the widest is the best guess.
+    return float(radii[int(np.argmin(noise))] if math.isfinite(min(noise)) else radii[-1])
+
+
+def _clip_radius(law: DistanceLaw, n_users: int, event: GaussianEvent) -> float:
+    """Return the radius of least noise^2 + bias^2 for a clipped mean of that cost."""
+    noise_over_radius = 2 * math.sqrt(event.coordinates) / (n_users * event.mu)
+    octaves = len(law.edges) / BINS_PER_OCTAVE
+    radii = law.edges[0] * 2.0 ** np.arange(0, octaves, 1 / 8)
+    cost = (noise_over_radius * radii) ** 2 + _BIAS_WEIGHT * law.mean_excess(radii) ** 2
+    return float(radii[int(np.argmin(cost))])

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from userdp.means.spread import ALL_BINS, BINS_PER_OCTAVE, CERTAIN, distance_law, histogram_event
+from userdp.mechanisms.noise import SeededNoise
+
+QUIET = histogram_event("radius", 1.0, len(ALL_BINS))
+
+
+@pytest.mark.parametrize("other", [0.0, 1e-300, 3.0, 2.0**64, 1e300, np.inf, np.nan])
+def test_one_distance_moves_the_histogram_by_what_its_event_says(other):
+    """In L2, at most the event's sensitivity; reached when both distances vote, and for different bins."""
+    x = np.abs(np.random.default_rng(0).normal(size=50))
+    y = x.copy()
+    y[7] = other
+    moved = np.sqrt(((integers_of(x) - integers_of(y)).astype(float) ** 2).sum())
+    assert moved <= QUIET.sensitivity
+    if np.isfinite(other) and other <= 2.0**64:
+        assert moved == pytest.approx(QUIET.sensitivity)
+
+
+def integers_of(distances):
+    """Return the integers that the noise is added to."""
+
+    class Adds:
+        def __init__(self):
+            self.seen = None
+
+        def __radd__(self, counts):
+            self.seen = counts
+            return counts
+
+        __array_ufunc__ = None
+
+    adds = Adds()
+
+    class Source(SeededNoise):
+        def discrete_gaussian(self, scale, size):
+            return adds
+
+    distance_law(distances, QUIET, Source(0))
+    return adds.seen
+
+
+@pytest.mark.parametrize("d", [1, 4, 100])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_the_law_is_found_at_every_scale(d, scale):
+    distances = scale * np.linalg.norm(np.random.default_rng(0).normal(size=(5_000, d)), axis=1)
+    law = distance_law(distances, histogram_event("radius", 0.02, len(ALL_BINS)), SeededNoise(1))
+    assert law.certainty > CERTAIN
+    assert law.shares.sum() == pytest.approx(1)
+    assert law.quantile(0.5) == pytest.approx(np.median(distances), rel=0.15)
+    within = law.share_within(law.quantile(0.5) * np.array([0.1, 1.0, 10.0]))
+    assert within == pytest.approx([np.mean(distances < 0.1 * np.median(distances)), 0.5, 1.0], abs=0.1)
+    assert law.times(2.0).quantile(0.5) == pytest.approx(2 * law.quantile(0.5))
+
+
+def test_noise_alone_does_not_stand_out():
+    certain = [
+        distance_law(np.full(10, np.nan), QUIET, SeededNoise(seed)).certainty >= CERTAIN
+        for seed in range(200)
+    ]
+    assert np.mean(certain) < 0.05
+
+
+def test_mean_excess_is_that_of_the_tail():
+    distances = np.abs(np.random.default_rng(0).standard_t(3, size=20_000))
+    law = distance_law(distances, QUIET, SeededNoise(0))
+    radii = np.quantile(distances, [0.5, 0.9])
+    exact = np.maximum(distances - radii[:, None], 0).mean(axis=1)
+    assert law.mean_excess(radii) == pytest.approx(exact, rel=0.2)
+
+
+def test_zeros_count_only_where_nothing_else_stands_out():
+    mixed = np.append(np.zeros(900), np.full(300, 5.0))
+    assert distance_law(mixed, QUIET, SeededNoise(0)).quantile(0.5) == pytest.approx(5.0, rel=0.3)
+    lowest = 2.0 ** (ALL_BINS[0] / BINS_PER_OCTAVE)
+    assert distance_law(np.zeros(900), QUIET, SeededNoise(0)).quantile(0.5) < 4 * lowest
