@@ -1,6 +1,7 @@
 """Algorithm 3: right without noise, projected, averaged, halting, one compiled loop."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import lsq_linear, minimize
@@ -14,6 +15,7 @@ from userdp.means.sensitivity import mean_sensitivity
 from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD
 from userdp.optimizers import dp_sgd as module
+from userdp.optimizers import rounds
 from userdp.privacy import Budget
 from userdp.problems import Box, L2Ball, Linear, Logistic, Regularized, Simplex, Squared, SquaredDistance
 
@@ -145,16 +147,12 @@ def test_replacing_one_user_moves_one_round_by_no_more_than_the_sensitivity(sile
             oracle = local_oracle(SquaredDistance(), Users(table, users.offsets))
             private = module.in_loop(calibrated)
             with jax.enable_x64(True):
-                zero = np.zeros(D)
                 # Past the gate: its answer would be withheld, here it is looked at.
-                point, state = module._loop(
-                    DPSGD(1, step),
+                point, state = rounds.run_rounds(
+                    rounds.Descent(1, 0, step, module.EVERYWHERE, 0.0),
                     private,
-                    oracle.user_gradients,
-                    0.0,
-                    oracle.data,
-                    *_centre(zero),
-                    zero,
+                    oracle,
+                    jnp.zeros(D),
                     private.draw(silent_noise),
                     jax.random.key(0),
                 )
@@ -169,12 +167,6 @@ def test_replacing_one_user_moves_one_round_by_no_more_than_the_sensitivity(sile
             assert moved <= step * bound * (1 + 1e-9)
             used = max(used, moved / (step * bound))
     assert used > 0.02
-
-
-def _centre(zero):
-    """The loop's further public arguments, where it has them."""
-    names = module._loop.__wrapped__.__code__.co_varnames[: module._loop.__wrapped__.__code__.co_argcount]
-    return (zero,) if "ridge_centre" in names else ()
 
 
 def test_refused_runs_release_nothing():
@@ -224,7 +216,7 @@ def test_all_rounds_run_in_one_compiled_loop():
     oracle = GradientOracle(plain.data, counting, 0.0, N, D)
     DPSGD(1_000, 0.1).run(oracle, mean, SeededNoise(0))
     assert len(calls) <= 2
-    before = module._loop._cache_size()
+    before = rounds._loop._cache_size()
     for seed in (1, 2):
         _, _, users = data(seed, targets=False)
         run(
@@ -234,7 +226,7 @@ def test_all_rounds_run_in_one_compiled_loop():
             SeededNoise(seed),
             mean=ConcentratedMean(9.0, gate="deferred"),
         )
-    assert module._loop._cache_size() == before + 1
+    assert rounds._loop._cache_size() == before + 1
 
 
 def test_same_seed_same_answer():

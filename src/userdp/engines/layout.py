@@ -24,7 +24,7 @@ class Block:
 
     ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
     items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
-    ``count`` is ``n_users`` as an array, and the spare row (a spare user in ``usable`` and ``positions``) is never
+    ``count`` is the number of users as an array (``n_users`` also counts null users that were added), and the spare row (a spare user in ``usable`` and ``positions``) is never
     read: they keep a compiler from treating a block with a single user in another way than a larger one.
     """
 
@@ -46,32 +46,57 @@ def widths(largest: int) -> IntArray:
     return np.array(found)
 
 
-def blocks(users: Users, min_items: int = 1, dtype: DTypeLike = np.float32) -> tuple[Block, ...]:
-    """Lay out users in blocks; users without targets get targets of zero."""
+def blocks(
+    users: Users,
+    min_items: int = 1,
+    dtype: DTypeLike = np.float32,
+    *,
+    first: int = 0,
+    few_shapes: bool = False,
+) -> tuple[Block, ...]:
+    """Lay out users in blocks; users without targets get targets of zero.
+
+    Parameters
+    ----------
+    first : int
+        The place in the whole data of the first user, where these are some of many.
+    few_shapes : bool
+        Add null users until a block's number of users is one of :func:`widths`: blocks of many shards then share
+        a few shapes, and what is compiled for one shard serves the others.
+    """
     if min_items < 1:
         raise InvalidInputError(f"min_items must be at least 1, got {min_items}")
     items, usable = users.items_per_user, users.usable(min_items)
     grid = widths(int(items.max()))
     width_of = grid[np.searchsorted(grid, items)]
     return tuple(
-        _block(users, np.flatnonzero(width_of == width), int(width), usable, dtype)
+        _block(users, np.flatnonzero(width_of == width), int(width), usable, dtype, first, few_shapes)
         for width in np.unique(width_of)
     )
 
 
-def _block(users: Users, members: IntArray, width: int, usable: NDArray[np.bool_], dtype: DTypeLike) -> Block:
+def _block(
+    users: Users,
+    members: IntArray,
+    width: int,
+    usable: NDArray[np.bool_],
+    dtype: DTypeLike,
+    first: int,
+    few_shapes: bool,
+) -> Block:
     items, ok = users.items_per_user[members], usable[members]
     n, slot = len(members), np.arange(width)
     real = (slot < items[:, None]) & ok[:, None]
     here, there = np.flatnonzero(real), (users.offsets[members][:, None] + slot)[real]
-    features = np.zeros((n * width + 1, users.n_features), dtype)
-    targets, weights = np.zeros((2, n * width + 1), dtype)
+    room = int(widths(n)[-1]) if few_shapes else n
+    features = np.zeros((room * width + 1, users.n_features), dtype)
+    targets, weights = np.zeros((2, room * width + 1), dtype)
     # A value too large for the type becomes an infinity, and its user null: no warning may tell.
     with np.errstate(all="ignore"):
         features[here] = users.rows[there]
         if users.targets is not None:
             targets[here] = users.targets[there]
-    weights[:-1] = (real / items[:, None]).ravel()
-    return Block(
-        features, targets, weights, np.append(ok, False), np.append(members, 0), np.asarray(n), n, width
-    )
+    weights[: n * width] = (real / items[:, None]).ravel()
+    spare = room + 1 - n
+    positions, ok = np.pad(members + first, (0, spare)), np.pad(ok, (0, spare))
+    return Block(features, targets, weights, ok, positions, np.asarray(n), room, width)

@@ -84,22 +84,21 @@ def local_oracle(
         Coordinates of theta, where the loss cannot tell from the number of features.
     """
     plain, ridge = without_ridge(loss)
-    _require_targets(plain, users)
+    check_targets(plain, users.has_targets)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
         data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
-    user_gradients = _user_gradients(plain, users.targets is not None)
+    user_gradients = gradients_of(plain, users.has_targets)
     return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
 
 
 @lru_cache(maxsize=64)
-def _user_gradients(loss: Objective, has_targets: bool) -> UserGradients:
+def gradients_of(loss: Objective, has_targets: bool) -> UserGradients:
     """Return one function per loss, so that a compiled loop serves all data of one shape."""
     kernel = _kernel(loss, has_targets)
 
     def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
-        theta = theta.astype(data[0].features.dtype)
         return jnp.concatenate([_block_gradients(kernel, block, theta, key) for block in data])
 
     return user_gradients
@@ -130,9 +129,10 @@ def without_ridge(loss: Objective) -> tuple[Objective, float]:
     return loss, 0.0
 
 
-def _require_targets(loss: Objective, users: Users) -> None:
+def check_targets(loss: Objective, has_targets: bool) -> None:
+    """Refuse a loss of labelled items for rows without targets."""
     labelled = loss.loss if isinstance(loss, SampledSmoothing) else loss
-    if users.targets is None and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
+    if not has_targets and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
         raise InvalidInputError(
             f"{type(labelled).__name__} needs a target for each row; give y to Users.from_rows(X, groups, y)"
         )
@@ -140,6 +140,7 @@ def _require_targets(loss: Objective, users: Users) -> None:
 
 def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
     """Compute the users of one block, one after the other, by a loop that is compiled without their number."""
+    theta = theta.astype(block.features.dtype)
 
     def one_user(place: Array, gradients: Array) -> Array:
         features, targets, weights = (

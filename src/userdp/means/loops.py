@@ -11,13 +11,15 @@ from jax import Array
 from userdp.arrays import IntArray
 from userdp.errors import InvalidInputError, NotConcentratedError
 from userdp.means.certified import NOT_CONCENTRATED, CertifiedMean
-from userdp.means.clipped import CalibratedClippedMean, norm_limit
-from userdp.means.in_loop import InLoopMean
+from userdp.means.clipped import CalibratedClippedMean
+from userdp.means.in_loop import InLoopMean, Shards
 from userdp.means.in_loop_friends import friends
 from userdp.means.interface import CalibratedMean
-from userdp.means.lattice import COORDINATE_LIMIT, Lattice
+from userdp.means.lattice import Lattice
+from userdp.means.lattice_sums import ClippedSum, round_to_lattice, weighted_total
 from userdp.means.paper import FINENESS, PaperMean
 from userdp.means.sensitivity import ramp_start
+from userdp.means.sharded import ExactMean, Ramp, mean_of_shards
 from userdp.mechanisms.gates import DeferredGate
 from userdp.mechanisms.noise import NoiseSource, laplace_scale
 from userdp.privacy.calibration import INDEX_RESOLUTION, DeferredSetting
@@ -59,6 +61,11 @@ class CertifiedLoop:
         """How many queries are paid for."""
         return self.mean.rounds
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.lattice.dimension
+
     def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
         scale = self.mean.mean_event(self.setting.index).scale
@@ -68,15 +75,28 @@ class CertifiedLoop:
         """Return the smallest index so far: of no round, the number of users."""
         return jnp.asarray(self.mean.n_users, jnp.int64)
 
-    def round(self, state: Array, vectors: Array, draw: Array) -> tuple[Array, Array]:
-        """Weigh, average and add noise."""
-        lattice = self.mean.lattice
-        _check_query(vectors, self.mean.n_users, lattice.dimension)
-        units = _round_to_lattice(vectors, lattice)
-        lo, hi = ramp_start(self.mean.n_users), self.setting.index - 1
-        weights, index = friends(units, lattice.radius_units, lo, hi)
-        whole, fraction = _weighted_mean(units, weights, lattice, hi - lo)
-        return jnp.minimum(state, index), _value(whole, fraction + draw, lattice)
+    @property
+    def ramp(self) -> Ramp:
+        """Where weights begin and end."""
+        return Ramp(self.mean.lattice, ramp_start(self.mean.n_users), self.setting.index - 1)
+
+    def exact(self, vectors: Array) -> ExactMean:
+        """Weigh and average."""
+        lattice, ramp = self.mean.lattice, self.ramp
+        _check_query(vectors, self)
+        units = round_to_lattice(vectors, lattice)
+        weights, index = friends(units, lattice.radius_units, ramp.lo, ramp.hi)
+        whole, fraction = _weighted_mean(units, weights, lattice, ramp.hi - ramp.lo)
+        return ExactMean(whole, fraction, index)
+
+    def exact_of_shards(self, shards: Shards, hint: IntArray | None) -> tuple[ExactMean, IntArray | None]:
+        """Weigh and average users that are spread over shards."""
+        return mean_of_shards(shards, self.ramp, hint)
+
+    def answer(self, state: Array, exact: ExactMean, draw: Array) -> tuple[Array, Array]:
+        """Remember the index and add noise."""
+        answer = _value(exact.whole, exact.fraction + draw, self.mean.lattice)
+        return jnp.minimum(state, exact.index), answer
 
     def close(self, state: Array, noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """Pass the gate, once."""
@@ -99,6 +119,11 @@ class PaperLoop:
         """How many queries Algorithm 2 was set up for."""
         return self.mean.rounds
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.dimension
+
     def draw(self, noise: NoiseSource) -> dict[str, Any]:
         """Draw AboveThreshold's noise, the keys of the coin flips and the Gaussian noise."""
         T, n, epsilon = self.rounds, self.mean.n_users, self.mean.budget.epsilon / 2
@@ -115,13 +140,18 @@ class PaperLoop:
         """Not halted."""
         return jnp.asarray(False)
 
-    def round(self, state: Array, vectors: Array, draw: dict[str, Array]) -> tuple[Array, Array]:
-        """Score, keep by coin flips, average, add noise."""
-        _check_query(vectors, self.mean.n_users, self.mean.dimension)
-        x = vectors.astype(jnp.float64)
-        n, tau = self.mean.n_users, self.mean.radius
-        close, near = _plain_counts(x, tau), _plain_counts(x, 2 * tau)
-        halted = state | (jnp.sum(close) + draw["query"] < draw["threshold"])
+    def exact(self, vectors: Array) -> tuple[Array, Array, Array]:
+        """Count friends at both radii."""
+        _check_query(vectors, self)
+        x, tau = vectors.astype(jnp.float64), self.mean.radius
+        return x, jnp.sum(_plain_counts(x, tau)), _plain_counts(x, 2 * tau)
+
+    def answer(
+        self, state: Array, exact: tuple[Array, Array, Array], draw: dict[str, Array]
+    ) -> tuple[Array, Array]:
+        """Compare the score, keep by coin flips, average, add noise."""
+        (x, score, near), n = exact, self.mean.n_users
+        halted = state | (score + draw["query"] < draw["threshold"])
         ramp = jnp.clip((near - n / 2) / (n / 6), 0.0, 1.0)
         keep = jax.random.uniform(jax.random.wrap_key_data(draw["coins"]), (n,)) < ramp
         kept = jnp.sum(jnp.where(keep[:, None], x, 0.0), axis=0) / jnp.maximum(jnp.sum(keep), 1)
@@ -145,6 +175,11 @@ class ClippedLoop:
         """How many queries are paid for."""
         return self.mean.event.rounds
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.lattice.dimension
+
     def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
         return _gaussian_rows(noise, self.mean.event.scale, self.rounds, self.mean.lattice.dimension)
@@ -153,28 +188,36 @@ class ClippedLoop:
         """Nothing is carried."""
         return ()
 
-    def round(self, state: tuple[()], vectors: Array, draw: Array) -> tuple[tuple[()], Array]:
-        """Clip onto the lattice ball, add up, add noise."""
-        lattice, limit = self.mean.lattice, norm_limit(self.mean.lattice)
-        _check_query(vectors, self.mean.n_users, lattice.dimension)
-        units = _in_steps(vectors.astype(jnp.float64) - self.mean.centre, lattice)
-        units = jnp.where(jnp.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
-        largest = jnp.maximum(jnp.abs(units).max(axis=1, keepdims=True), 1.0)
-        norms = largest * jnp.sqrt(jnp.sum((units / largest) ** 2, axis=1, keepdims=True))
-        clipped = jnp.trunc(units * (limit / jnp.maximum(norms, limit))).astype(jnp.int64)
-        noisy = jnp.sum(clipped, axis=0) + draw
-        return state, jnp.asarray(self.mean.centre) + noisy * (lattice.step / self.mean.n_users)
+    def exact(self, vectors: Array) -> Array:
+        """Clip onto the lattice ball, add up."""
+        _check_query(vectors, self)
+        return self.clipped_sum(vectors, jnp.asarray(self.mean.centre))
+
+    @property
+    def clipped_sum(self) -> ClippedSum:
+        """The question that a shard answers."""
+        return ClippedSum(self.mean.lattice)
+
+    def exact_of_shards(self, shards: Shards, hint: IntArray | None) -> tuple[IntArray, None]:
+        """Clip and add up users that are spread over shards."""
+        parts: list[IntArray] = shards.ask(self.clipped_sum, self.mean.centre)
+        return np.sum(parts, axis=0), None
+
+    def answer(self, state: tuple[()], exact: Array, draw: Array) -> tuple[tuple[()], Array]:
+        """Add noise."""
+        step = self.mean.lattice.step / self.mean.n_users
+        return state, jnp.asarray(self.mean.centre) + (exact + draw) * step
 
     def close(self, state: tuple[()], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """State the guarantee; a clipped mean never halts."""
         return False, self.mean.statement(seeded=noise.seeded)
 
 
-def _check_query(vectors: Array, n_users: int, dimension: int) -> None:
+def _check_query(vectors: Array, mean: InLoopMean) -> None:
     """Refuse, while the loop is compiled, vectors of another shape than the noise was calibrated for."""
-    if vectors.shape != (n_users, dimension):
+    if vectors.shape != mean.shape:
         raise InvalidInputError(
-            f"the noise was calibrated for vectors of shape {(n_users, dimension)}, got {vectors.shape}"
+            f"the noise was calibrated for vectors of shape {mean.shape}, got {vectors.shape}"
         )
 
 
@@ -182,31 +225,10 @@ def _gaussian_rows(noise: NoiseSource, scale: float, rounds: int, dimension: int
     return noise.discrete_gaussian(scale, rounds * dimension).reshape(rounds, dimension)
 
 
-def _in_steps(x: Array, lattice: Lattice) -> Array:
-    """Divide by the lattice's step, correctly rounded as NumPy does; not finite where x is not.
-
-    XLA would multiply by the reciprocal of a constant, and of any scalar: half-way cases would then round to
-    another lattice point than in a session. So the divisor is made to depend on x, which changes no finite number.
-    """
-    return x / (lattice.step + 0.0 * x)
-
-
-def _round_to_lattice(vectors: Array, lattice: Lattice) -> Array:
-    units = jnp.rint(_in_steps(vectors.astype(jnp.float64), lattice))
-    usable = (jnp.abs(units) <= COORDINATE_LIMIT).all(axis=1, keepdims=True)
-    return jnp.where(usable, units, jnp.nan)
-
-
 def _weighted_mean(units: Array, weights: Array, lattice: Lattice, largest: int) -> tuple[Array, Array]:
-    """Compute :meth:`Lattice.mean` on integers, by partial sums that float64 holds exactly."""
-    n, d = units.shape
+    """Compute :meth:`Lattice.mean` on integers."""
     origin = units[jnp.argmax(weights)]
-    offsets = jnp.where(weights[:, None] > 0, units - origin, 0.0)
-    rows = min(n, 2**53 // (largest * 2 * lattice.radius_units))
-    padding = -n % rows
-    parts = jnp.pad(offsets, ((0, padding), (0, 0))).reshape(-1, rows, d)
-    part_weights = jnp.pad(weights, (0, padding)).reshape(-1, rows).astype(jnp.float64)
-    total = jnp.einsum("kr,krd->kd", part_weights, parts).astype(jnp.int64).sum(axis=0)
+    total = weighted_total(units, weights, origin, lattice, largest)
     weight = jnp.maximum(weights.sum(), 1)
     whole, rest = jnp.divmod(total, weight)
     fraction = ((rest << lattice.answer_bits) + weight // 2) // weight

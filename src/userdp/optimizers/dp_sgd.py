@@ -3,26 +3,24 @@ r"""Algorithm 3 of Asi & Liu (2023): SGD on users' mean gradients, one private m
     g_t     = private mean over users of their mean gradient at theta_t
     theta_(t+1) = Proj(theta_t - eta (g_t + ridge (theta_t - centre)))
 
-The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halts. All rounds run in one compiled
-loop; the noise is drawn ahead on the host.
+The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halts. On one machine all rounds run in one
+compiled loop (:mod:`userdp.optimizers.rounds`); the noise is drawn ahead on the host.
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from userdp.arrays import FloatArray
 from userdp.engines.local import GradientOracle
+from userdp.engines.shards import ShardedOracle
 from userdp.errors import InvalidInputError
-from userdp.means.in_loop import InLoopMean
 from userdp.means.interface import CalibratedMean
 from userdp.means.loops import in_loop
 from userdp.mechanisms.noise import NoiseSource
+from userdp.optimizers.rounds import Descent, Progress, run_rounds
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import Domain, WholeSpace
 from userdp.problems._checks import count, positive, settle
@@ -89,12 +87,15 @@ class DPSGD:
 
     def run(
         self,
-        oracle: GradientOracle,
+        oracle: GradientOracle | ShardedOracle,
         mean: CalibratedMean,
         noise: NoiseSource,
         start: FloatArray | None = None,
+        progress: Progress | None = None,
     ) -> Solution:
         """Run all rounds from ``start`` (the origin, projected, by default).
+
+        ``progress`` keeps the rounds of a run that may be interrupted (:class:`userdp.optimizers.Checkpoint`).
 
         Raises
         ------
@@ -106,25 +107,22 @@ class DPSGD:
             raise InvalidInputError(
                 f"the mean was calibrated for {private.rounds} rounds, the optimizer takes {self.rounds}"
             )
+        if private.shape != (oracle.n_users, oracle.dimension):
+            raise InvalidInputError(
+                f"the noise was calibrated for vectors of shape {private.shape}, "
+                f"got {(oracle.n_users, oracle.dimension)}"
+            )
         first = np.zeros(oracle.dimension) if start is None else np.asarray(start, dtype=np.float64)
         if first.shape != (oracle.dimension,):
             raise InvalidInputError(f"start must have shape ({oracle.dimension},), got {first.shape}")
         if not np.isfinite(first).all():
             raise InvalidInputError("start must be finite: at another point every user would be null")
+        descent = Descent(self.rounds, self.first_averaged, self.step_size, self.domain, oracle.ridge)
         with jax.enable_x64(True):
             seed = noise.generator().integers(2**63)
             theta_0 = self.domain.project(jnp.asarray(first))
-            average, state = _loop(
-                self,
-                private,
-                oracle.user_gradients,
-                oracle.ridge,
-                oracle.data,
-                jnp.zeros_like(theta_0) if oracle.ridge_centre is None else jnp.asarray(oracle.ridge_centre),
-                theta_0,
-                private.draw(noise),
-                jax.random.key(seed),
-            )
+            key, draws = jax.random.key(seed), private.draw(noise)
+            average, state = run_rounds(descent, private, oracle, theta_0, draws, key, progress)
             halted, statement = private.close(state, noise)
             return Solution(np.asarray(theta_0 if halted else average), statement, halted)
 
@@ -132,34 +130,3 @@ class DPSGD:
     def first_averaged(self) -> int:
         """The first round whose iterate enters the answer."""
         return min(self.rounds - 1, self.rounds - round(self.averaged_share * self.rounds))
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _loop(
-    optimizer: DPSGD,
-    private: InLoopMean,
-    user_gradients: Any,
-    ridge: float,
-    data: Any,
-    ridge_centre: Array,
-    theta_0: Array,
-    draws: Any,
-    key: Array,
-) -> tuple[Array, Any]:
-    """Run the rounds; return the average iterate and the mean's final state."""
-
-    def step(carry: tuple[Array, Array, Any], round_: tuple[Array, Any]) -> tuple[Any, None]:
-        theta, total, state = carry
-        t, draw = round_
-        vectors = user_gradients(data, theta, jax.random.fold_in(key, t))
-        state, gradient = private.round(state, vectors, draw)
-        theta = optimizer.domain.project(
-            theta - optimizer.step_size * (gradient + ridge * (theta - ridge_centre))
-        )
-        total = total + jnp.where(t >= optimizer.first_averaged, theta, 0.0)
-        return (theta, total, state), None
-
-    start = (theta_0, jnp.zeros_like(theta_0), private.initial_state())
-    rounds = (jnp.arange(optimizer.rounds), draws)
-    (_, total, state), _ = jax.lax.scan(step, start, rounds)
-    return total / (optimizer.rounds - optimizer.first_averaged), state

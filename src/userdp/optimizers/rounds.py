@@ -1,0 +1,171 @@
+"""The rounds of DP-SGD: one compiled loop for users on this machine, a loop of questions for users in shards.
+
+Both take the same step (:func:`_advance`), which is compiled by itself: it stands in a branch that the compiler does
+not look through, so that it is the same machine code in both loops and theta is the same bit for bit.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from userdp.arrays import FloatArray
+from userdp.engines.local import GradientOracle
+from userdp.engines.shards import ShardedOracle
+from userdp.errors import InvalidInputError
+from userdp.means.in_loop import InLoopMean, ShardedMean
+from userdp.problems import Domain
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The public numbers of a step; a static argument of the compiled loops."""
+
+    rounds: int
+    first_averaged: int
+    step_size: float
+    domain: Domain
+    ridge: float
+
+
+class Carry(NamedTuple):
+    """What passes from round to round: theta, the sum of the averaged iterates, the mean's state."""
+
+    theta: Any
+    total: Any
+    state: Any
+
+
+class Progress(Protocol):
+    """Where a long run writes down how far it is; see :class:`userdp.optimizers.Checkpoint`."""
+
+    @property
+    def every(self) -> int:
+        """After how many rounds."""
+
+    def load(self, like: Carry) -> tuple[int, Carry]:
+        """Return the number of rounds done and what they left; none and ``like`` at the start."""
+
+    def save(self, done: int, carry: Carry) -> None:
+        """Write down what ``done`` rounds left."""
+
+
+def run_rounds(
+    descent: Descent,
+    private: InLoopMean,
+    oracle: GradientOracle | ShardedOracle,
+    theta_0: Array,
+    draws: Any,
+    key: Array,
+    progress: Progress | None = None,
+) -> tuple[Array, Any]:
+    """Run all rounds; return the average iterate and the mean's final state."""
+    centre = jnp.zeros_like(theta_0) if oracle.ridge_centre is None else jnp.asarray(oracle.ridge_centre)
+    carry, done = Carry(theta_0, jnp.zeros_like(theta_0), private.initial_state()), 0
+    if progress is not None:
+        done, carry = progress.load(carry)
+    run = _in_shards if isinstance(oracle, ShardedOracle) else _compiled
+    while done < descent.rounds:
+        last = descent.rounds if progress is None else min(done + progress.every, descent.rounds)
+        carry = run(descent, private, oracle, centre, carry, draws, key, done, last)
+        done = last
+        if progress is not None:
+            progress.save(done, carry)
+    return carry.total / (descent.rounds - descent.first_averaged), carry.state
+
+
+def _compiled(
+    descent: Descent,
+    private: InLoopMean,
+    oracle: GradientOracle,
+    centre: Array,
+    carry: Carry,
+    draws: Any,
+    key: Array,
+    first: int,
+    last: int,
+) -> Carry:
+    some = jax.tree.map(lambda draw: draw[first:last], draws)
+    rounds = jnp.arange(first, last)
+    return Carry(*_loop(descent, private, oracle.user_gradients, oracle.data, centre, carry, rounds, some, key))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _loop(
+    descent: Descent,
+    private: InLoopMean,
+    user_gradients: Any,
+    data: Any,
+    centre: Array,
+    carry: Carry,
+    rounds: Array,
+    draws: Any,
+    key: Array,
+) -> Carry:
+    """Run some rounds in one compiled loop."""
+
+    def step(carry: Carry, round_: tuple[Array, Any]) -> tuple[Carry, None]:
+        t, draw = round_
+        vectors = user_gradients(data, carry.theta, jax.random.fold_in(key, t))
+        return _advance(descent, private, centre, carry, private.exact(vectors), draw, t), None
+
+    last: Carry = jax.lax.scan(step, carry, (rounds, draws))[0]
+    return last
+
+
+def _in_shards(
+    descent: Descent,
+    private: InLoopMean,
+    oracle: ShardedOracle,
+    centre: Array,
+    carry: Carry,
+    draws: Any,
+    key: Array,
+    first: int,
+    last: int,
+) -> Carry:
+    """Run some rounds by asking the shards."""
+    if not isinstance(private, ShardedMean):
+        raise InvalidInputError(
+            f"{type(private).__name__} needs all users' vectors in one place; use the local engine, or "
+            'ConcentratedMean(radius, gate="deferred") or ClippedMean(radius)'
+        )
+    hint = None
+    for t in range(first, last):
+        round_key = np.asarray(jax.random.key_data(_fold_in(key, t)))
+        theta: FloatArray = np.asarray(carry.theta)
+        exact, hint = private.exact_of_shards(oracle.at(theta, round_key), hint)
+        draw = jax.tree.map(lambda draw, t=t: draw[t], draws)
+        carry = Carry(*_one_step(descent, private, centre, carry, exact, draw, t))
+    return carry
+
+
+_fold_in = jax.jit(jax.random.fold_in)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _one_step(
+    descent: Descent, private: InLoopMean, centre: Array, carry: Carry, exact: Any, draw: Any, t: Array
+) -> Carry:
+    return _advance(descent, private, centre, carry, exact, draw, t)
+
+
+def _advance(
+    descent: Descent, private: InLoopMean, centre: Array, carry: Carry, exact: Any, draw: Any, t: Array
+) -> Carry:
+    """Answer a round with its noise and take the step it says."""
+
+    def step(carry: Carry, exact: Any, draw: Any, centre: Array) -> Carry:
+        state, gradient = private.answer(carry.state, exact, draw)
+        theta = descent.domain.project(
+            carry.theta - descent.step_size * (gradient + descent.ridge * (carry.theta - centre))
+        )
+        return Carry(theta, carry.total + jnp.where(t >= descent.first_averaged, theta, 0.0), state)
+
+    # The predicate always holds, and the compiler does not know it.
+    taken: Carry = jax.lax.cond(t >= 0, step, lambda carry, *_: carry, carry, exact, draw, centre)
+    return taken
