@@ -1,18 +1,22 @@
 """Where data, plan and randomness meet: ``userdp.minimize``."""
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from userdp.arrays import FloatArray, IntArray
+from userdp.arrays import FloatArray
+from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
-from userdp.engines.local import GradientOracle, Objective, local_oracle, n_parameters
-from userdp.errors import InvalidInputError
+from userdp.engines.interface import Engine, LocalEngine, Oracle
+from userdp.engines.local import Objective, n_parameters
+from userdp.errors import InvalidInputError, NotConcentratedError
 from userdp.means.interface import MeanEstimator
 from userdp.mechanisms.noise import NoiseSource, noise_source
-from userdp.optimizers import DPSGD, Localization, Phase, Solution
+from userdp.optimizers import DPSGD, Checkpoint, Localization, Phase, Solution
 from userdp.optimizers.dp_sgd import EVERYWHERE
+from userdp.optimizers.rounds import Progress
 from userdp.planning import PhasePlan, Plan
 from userdp.privacy.budget import Budget
 from userdp.problems import GLM, Domain, Loss, Regularized, SampledSmoothing, SmoothedGLM
@@ -20,7 +24,7 @@ from userdp.problems import GLM, Domain, Loss, Regularized, SampledSmoothing, Sm
 
 def minimize(
     loss: Objective,
-    users: Users,
+    users: Users | StoredUsers,
     *,
     domain: Domain | None = None,
     plan: Plan | None = None,
@@ -32,6 +36,8 @@ def minimize(
     min_items: int = 1,
     max_items: int | None = None,
     random_state: int | np.random.Generator | None = None,
+    engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Solution:
     """Minimise the average over users of their average loss, protecting each whole user.
 
@@ -44,8 +50,9 @@ def minimize(
     ----------
     loss : Loss
         Convex; a JAX function becomes one through :class:`userdp.problems.JaxLoss`.
-    users : Users
-        ``Users.from_rows(X, groups, y)``; an item is ``(x, y)``, or ``x`` where there are no targets.
+    users : Users or StoredUsers
+        ``Users.from_rows(X, groups, y)``; an item is ``(x, y)``, or ``x`` where there are no targets. Users that do
+        not fit in memory come from ``userdp.data.store_users``; they go through one phase, with all their items.
     domain : Domain
         Where the answer may lie; the whole space by default.
     plan : Plan
@@ -60,6 +67,12 @@ def minimize(
         Users with fewer items are null; of more items a random subset is used.
     random_state : int, optional
         A seed makes the result repeatable, for experiments only, and the statement says so.
+    engine : Engine
+        Who computes the users' gradients: ``userdp.engines.LocalEngine(device="gpu")``, ``RayEngine(address)``; this
+        machine by default. The answer is the same.
+    checkpoint : path
+        A folder from which an interrupted run on the same data with the same arguments goes on. It is as sensitive
+        as the data, and gone when the run is over.
 
     Raises
     ------
@@ -81,64 +94,108 @@ def minimize(
     True
     """
     noise = noise_source(random_state)
-    if not isinstance(users, Users):
-        raise InvalidInputError(f"users must be Users.from_rows(X, groups, y), got {type(users).__name__}")
-    if max_items is not None:
-        if max_items < min_items:
-            raise InvalidInputError(
-                f"max_items = {max_items} is below min_items = {min_items}: every user would be null"
-            )
-        users = users.capped(max_items, noise.generator())
+    if not isinstance(users, Users | StoredUsers):
+        raise InvalidInputError(
+            f"users must be Users.from_rows(X, groups, y) or StoredUsers, got {type(users).__name__}"
+        )
+    if max_items is not None and max_items < min_items:
+        raise InvalidInputError(
+            f"max_items = {max_items} is below min_items = {min_items}: every user would be null"
+        )
     first = None if start is None else _as_point(start)
     if plan is not None:
         if any(argument is not None for argument in (optimizer, mean, epsilon, delta)):
             raise InvalidInputError("give either a plan, or optimizer, mean, epsilon and delta, not both")
-        return _run_plan(loss, users, plan, domain, first, min_items, noise)
-    if optimizer is None or mean is None or epsilon is None or delta is None:
+    elif optimizer is None or mean is None or epsilon is None or delta is None:
         raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
-    if domain is not None:
+    elif domain is not None:
         raise InvalidInputError("the domain belongs to the optimizer: DPSGD(rounds, step_size, domain=...)")
-    budget = Budget(epsilon, delta)
-    budget.warn_if_weak_for(users.n_users)
-    oracle = local_oracle(loss, users, dimension=_dimension(first), min_items=min_items)
-    calibrated = mean.calibrate(users.n_users, oracle.dimension, budget, optimizer.rounds)
-    return optimizer.run(oracle, calibrated, noise, first)
+
+    kept = None if checkpoint is None else Checkpoint(checkpoint)
+    if kept is not None:
+        public = (loss, domain, plan, optimizer, mean, epsilon, delta, start, min_items, max_items)
+        noise = kept.noise(noise, users, *public, random_state)
+    if max_items is not None:
+        users = _in_memory(users, "max_items").capped(max_items, noise.generator())
+    run = _Run(loss, users, min_items, noise, engine if engine is not None else LocalEngine(), kept)
+    try:
+        if plan is not None:
+            solution = run.planned(plan, domain, first)
+        else:
+            assert optimizer is not None
+            assert mean is not None
+            assert epsilon is not None
+            assert delta is not None
+            solution = run.chosen(optimizer, mean, Budget(epsilon, delta), first)
+    except NotConcentratedError:
+        if kept is not None:
+            kept.finish()
+        raise
+    if kept is not None:
+        kept.finish()
+    return solution
 
 
-def _run_plan(
-    loss: Objective,
-    users: Users,
-    plan: Plan,
-    domain: Domain | None,
-    start: FloatArray | None,
-    min_items: int,
-    noise: NoiseSource,
-) -> Solution:
-    """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
-    if users.n_users != plan.n_users:
-        raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {users.n_users}")
-    dimension = _dimension(start) or n_parameters(loss, users.n_features)
-    if dimension != plan.n_features:
-        raise InvalidInputError(
-            f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
-            "plan with n_features = number of coordinates of theta"
-        )
-    plan.budget.warn_if_weak_for(users.n_users)
-    domain = domain if domain is not None else EVERYWHERE
-    phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
+@dataclass(frozen=True)
+class _Run:
+    """One training: data, randomness, who computes, and where an interrupted run finds its way back."""
 
-    def oracle_of(i: int, chosen: IntArray) -> GradientOracle:
-        radius = plan.phases[i].smoothing_radius
-        smooth = smoothed(loss, radius, dimension, sampled=plan.calibration == "paper")
-        return local_oracle(smooth, users.take(chosen), dimension=dimension, min_items=min_items)
+    loss: Objective
+    users: Users | StoredUsers
+    min_items: int
+    noise: NoiseSource
+    engine: Engine
+    kept: Checkpoint | None
 
-    if len(phases) == 1 and phases[0].n_users == users.n_users:
-        oracle = oracle_of(0, np.arange(users.n_users))
-        solution = phases[0].optimizer.run(oracle, phases[0].mean, noise, start)
-    else:
-        solution = Localization(phases).run(oracle_of, users.n_users, noise, start)
-    # The paper runs its mean with a smaller delta than it promises.
-    return replace(solution, privacy=replace(solution.privacy, delta=plan.budget.delta))
+    def progress(self) -> Progress | None:
+        return None if self.kept is None else self.kept.progress()
+
+    def chosen(
+        self, optimizer: DPSGD, mean: MeanEstimator, budget: Budget, start: FloatArray | None
+    ) -> Solution:
+        """Run DP-SGD with numbers chosen by hand."""
+        budget.warn_if_weak_for(self.users.n_users)
+        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        calibrated = mean.calibrate(self.users.n_users, dimension, budget, optimizer.rounds)
+        oracle = self.engine.oracle(self.loss, self.users, dimension=dimension, min_items=self.min_items)
+        return optimizer.run(oracle, calibrated, self.noise, start, self.progress())
+
+    def planned(self, plan: Plan, domain: Domain | None, start: FloatArray | None) -> Solution:
+        """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
+        n_users = self.users.n_users
+        if n_users != plan.n_users:
+            raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {n_users}")
+        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        if dimension != plan.n_features:
+            raise InvalidInputError(
+                f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
+                "plan with n_features = number of coordinates of theta"
+            )
+        plan.budget.warn_if_weak_for(n_users)
+        domain = domain if domain is not None else EVERYWHERE
+        phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
+
+        def oracle_of(i: int, users: Users | StoredUsers) -> Oracle:
+            radius = plan.phases[i].smoothing_radius
+            smooth = smoothed(self.loss, radius, dimension, sampled=plan.calibration == "paper")
+            return self.engine.oracle(smooth, users, dimension=dimension, min_items=self.min_items)
+
+        if len(phases) == 1 and phases[0].n_users == n_users:
+            oracle = oracle_of(0, self.users)
+            solution = phases[0].optimizer.run(oracle, phases[0].mean, self.noise, start, self.progress())
+        else:
+            users = _in_memory(self.users, "a plan of several phases")
+            solution = Localization(phases).run(
+                lambda i, chosen: oracle_of(i, users.take(chosen)), n_users, self.noise, start, self.progress
+            )
+        # The paper runs its mean with a smaller delta than it promises.
+        return replace(solution, privacy=replace(solution.privacy, delta=plan.budget.delta))
+
+
+def _in_memory(users: Users | StoredUsers, what: str) -> Users:
+    if isinstance(users, StoredUsers):
+        raise InvalidInputError(f"{what} needs users in memory; read them with load_users")
+    return users
 
 
 def _phase(phase: PhasePlan, plan: Plan, domain: Domain) -> Phase:

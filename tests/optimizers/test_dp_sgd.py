@@ -15,7 +15,7 @@ from userdp.means.sensitivity import mean_sensitivity
 from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD
 from userdp.optimizers import dp_sgd as module
-from userdp.optimizers import rounds
+from userdp.optimizers import rounds as loop
 from userdp.privacy import Budget
 from userdp.problems import Box, L2Ball, Linear, Logistic, Regularized, Simplex, Squared, SquaredDistance
 
@@ -148,8 +148,8 @@ def test_replacing_one_user_moves_one_round_by_no_more_than_the_sensitivity(sile
             private = module.in_loop(calibrated)
             with jax.enable_x64(True):
                 # Past the gate: its answer would be withheld, here it is looked at.
-                point, state = rounds.run_rounds(
-                    rounds.Descent(1, 0, step, module.EVERYWHERE, 0.0),
+                point, state = loop.run_rounds(
+                    loop.Descent(1, 0, step, module.EVERYWHERE, 0.0),
                     private,
                     oracle,
                     jnp.zeros(D),
@@ -216,7 +216,7 @@ def test_all_rounds_run_in_one_compiled_loop():
     oracle = GradientOracle(plain.data, counting, 0.0, N, D)
     DPSGD(1_000, 0.1).run(oracle, mean, SeededNoise(0))
     assert len(calls) <= 2
-    before = rounds._loop._cache_size()
+    before = loop._loop._cache_size()
     for seed in (1, 2):
         _, _, users = data(seed, targets=False)
         run(
@@ -226,7 +226,7 @@ def test_all_rounds_run_in_one_compiled_loop():
             SeededNoise(seed),
             mean=ConcentratedMean(9.0, gate="deferred"),
         )
-    assert rounds._loop._cache_size() == before + 1
+    assert loop._loop._cache_size() == before + 1
 
 
 def test_same_seed_same_answer():

@@ -24,8 +24,9 @@ class Block:
 
     ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
     items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
-    ``count`` is the number of users as an array (``n_users`` also counts null users that were added), and the spare row (a spare user in ``usable`` and ``positions``) is never
-    read: they keep a compiler from treating a block with a single user in another way than a larger one.
+    ``count`` is the number of users as an array (``n_users`` also counts null users that were added), and the
+    spare row (a spare user in ``usable`` and ``positions``) is never read: they keep a compiler from treating a
+    block with a single user in another way than a larger one.
     """
 
     features: Any

@@ -21,6 +21,7 @@ from userdp.data.users import Users
 from userdp.engines.layout import Block, blocks
 from userdp.errors import InvalidInputError
 from userdp.problems import (
+    GLM,
     Item,
     LinearPredictorLoss,
     Loss,
@@ -73,6 +74,7 @@ def local_oracle(
     dimension: int | None = None,
     min_items: int = 1,
     dtype: DTypeLike = np.float32,
+    device: str | None = None,
 ) -> GradientOracle:
     """Lay out users in memory and return their gradient oracle.
 
@@ -82,25 +84,48 @@ def local_oracle(
     ----------
     dimension : int, optional
         Coordinates of theta, where the loss cannot tell from the number of features.
+    device : str, optional
+        ``"cpu"`` or ``"gpu"``; what JAX prefers by default.
     """
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
-        data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
-    user_gradients = gradients_of(plain, users.has_targets)
+        data = jax.device_put(blocks(users, min_items, dtype), _device(device))
+    on_gpu = (device or jax.default_backend()) == "gpu"
+    user_gradients = gradients_of(plain, users.has_targets, on_gpu)
     return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
 
 
+def _device(name: str | None) -> jax.Device | None:
+    if name is None:
+        return None
+    try:
+        return jax.devices(name)[0]
+    except RuntimeError:
+        raise InvalidInputError(
+            f"there is no {name} that JAX can use; on a machine with an NVIDIA card: pip install 'userdp[cuda]'"
+        ) from None
+
+
 @lru_cache(maxsize=64)
-def gradients_of(loss: Objective, has_targets: bool) -> UserGradients:
+def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> UserGradients:
     """Return one function per loss, so that a compiled loop serves all data of one shape."""
     kernel = _kernel(loss, has_targets)
 
     def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
-        return jnp.concatenate([_block_gradients(kernel, block, theta, key) for block in data])
+        return jnp.concatenate([of_block(block, theta, key) for block in data])
 
+    def of_block(block: Block, theta: Array, key: Array) -> Array:
+        theta = theta.astype(block.features.dtype)
+        if on_gpu and isinstance(loss, GLM) and len(theta) <= gpu.LONGEST_ROW:
+            found = gpu.glm_gradients(loss.derivative, block, theta)
+            return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
+        return _block_gradients(kernel, block, theta, key, on_gpu)
+
+    if on_gpu:
+        from userdp.engines import gpu
     return user_gradients
 
 
@@ -138,21 +163,29 @@ def check_targets(loss: Objective, has_targets: bool) -> None:
         )
 
 
-def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
-    """Compute the users of one block, one after the other, by a loop that is compiled without their number."""
-    theta = theta.astype(block.features.dtype)
+def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array, on_gpu: bool) -> Array:
+    """Compute the users of one block, one after the other, by a loop that is compiled without their number.
 
-    def one_user(place: Array, gradients: Array) -> Array:
+    A GPU computes a fixed number of users at a time instead.
+    """
+
+    def one_user(place: Array) -> Array:
         features, targets, weights = (
             jax.lax.dynamic_slice_in_dim(rows, place * block.width, block.width) for rows in items
         )
         user_key = jax.random.fold_in(key, block.positions[place])
         gradient = kernel(theta, features, targets, weights, user_key)
-        return gradients.at[place].set(jnp.where(block.usable[place], gradient, jnp.nan))
+        return jnp.where(block.usable[place], gradient, jnp.nan)
 
     items = (block.features, block.targets, block.weights)
     null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
-    gradients: Array = jax.lax.fori_loop(0, block.count, one_user, null)
+    if on_gpu:
+        from userdp.engines.gpu import batched_gradients
+
+        return batched_gradients(one_user, block.n_users, block.count, null)[: block.n_users]
+    gradients: Array = jax.lax.fori_loop(
+        0, block.count, lambda place, found: found.at[place].set(one_user(place)), null
+    )
     return gradients[: block.n_users]
 
 

@@ -8,6 +8,7 @@ are as private as its users.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import jax
@@ -204,7 +205,7 @@ def sources_of(users: Users | StoredUsers, min_items: int, n_shards: int) -> lis
     borders = np.linspace(0, users.n_users, min(n_shards, users.n_users) + 1).astype(np.int64)
     return [
         InMemory(_between(users, int(first), int(last)), int(first), min_items)
-        for first, last in zip(borders[:-1], borders[1:], strict=True)
+        for first, last in pairwise(borders)
     ]
 
 

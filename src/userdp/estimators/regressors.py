@@ -1,11 +1,13 @@
 """Private linear regressions: least squares, Huber, and quantiles."""
 
+import os
 from typing import Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from userdp.arrays import FloatArray
+from userdp.engines.interface import Engine
 from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
 from userdp.estimators.inputs import numeric_targets
@@ -78,6 +80,8 @@ class HuberRegressor(PrivateRegressor):
         rounds: int | None = None,
         unit: str = "user",
         random_state: int | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             epsilon,
@@ -90,6 +94,8 @@ class HuberRegressor(PrivateRegressor):
             rounds=rounds,
             unit=unit,
             random_state=random_state,
+            engine=engine,
+            checkpoint=checkpoint,
         )
         self.threshold = threshold
 
@@ -125,6 +131,8 @@ class QuantileRegressor(PrivateRegressor):
         rounds: int | None = None,
         unit: str = "user",
         random_state: int | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             epsilon,
@@ -137,6 +145,8 @@ class QuantileRegressor(PrivateRegressor):
             rounds=rounds,
             unit=unit,
             random_state=random_state,
+            engine=engine,
+            checkpoint=checkpoint,
         )
         self.quantile = quantile
 

@@ -10,13 +10,11 @@ numbers are the same.
 """
 
 from collections.abc import Callable, Sequence
-
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from jax import Array
 
 from userdp.arrays import IntArray
-
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.statement import PrivacyStatement
 

@@ -46,7 +46,7 @@ def friends(units: Array, radius_units: int, lo: int, hi: int) -> Friends:
     def not_all() -> Friends:
         offsets = jnp.where(present[:, None], units - middle(units, present), 0.0)
         distances = jnp.where(present, jnp.sqrt(jnp.sum(offsets**2, axis=1)), jnp.inf)
-        return weigh(_counts(offsets, distances, present, R, slack), lo, hi)
+        return weigh(_counts_anywhere(offsets, distances, present, R, slack), lo, hi)
 
     weighed: Friends = jax.lax.cond(2 * farthest * (1 + slack) <= R, all_friends, not_all)
     return weighed
@@ -66,9 +66,30 @@ def middle(units: Array, present: Array) -> Array:
 
 
 def weigh(counts: Array, lo: int, hi: int) -> Friends:
+    """Return the ramp weights and the concentration index of friend counts."""
     descending = -jnp.sort(-counts)
     index = jnp.sum(descending >= jnp.arange(1, counts.shape[0] + 1))
     return Friends(jnp.clip(counts - lo, 0, hi - lo), index.astype(jnp.int64))
+
+
+def _counts_anywhere(offsets: Array, distances: Array, present: Array, R: float, slack: float) -> Array:
+    """Count on a CPU, or on a GPU where there is one: the same integers."""
+
+    def on_cpu(offsets: Array, distances: Array, present: Array) -> Array:
+        return _counts(offsets, distances, present, R, slack)
+
+    if jax.default_backend() != "gpu":
+        return on_cpu(offsets, distances, present)
+    from userdp.means.gpu_friends import LONGEST_ROW, counts_on_gpu
+
+    if offsets.shape[1] > LONGEST_ROW:
+        return on_cpu(offsets, distances, present)
+
+    def on_gpu(offsets: Array, distances: Array, present: Array) -> Array:
+        return counts_on_gpu(offsets, present, R)
+
+    counts: Array = jax.lax.platform_dependent(offsets, distances, present, cpu=on_cpu, cuda=on_gpu)
+    return counts
 
 
 def _counts(offsets: Array, distances: Array, present: Array, R: float, slack: float) -> Array:

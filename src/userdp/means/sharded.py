@@ -255,5 +255,5 @@ def _padded(rows: FloatArray, multiple: int) -> FloatArray:
 
 
 def _power_of_two(number: int) -> int:
-    """The smallest power of two that holds ``number``, so that few shapes are compiled."""
+    """Return the smallest power of two that holds ``number``, so that few shapes are compiled."""
     return 1 << max(number - 1, 0).bit_length() if number else 0

@@ -91,7 +91,9 @@ def _compiled(
 ) -> Carry:
     some = jax.tree.map(lambda draw: draw[first:last], draws)
     rounds = jnp.arange(first, last)
-    return Carry(*_loop(descent, private, oracle.user_gradients, oracle.data, centre, carry, rounds, some, key))
+    return Carry(
+        *_loop(descent, private, oracle.user_gradients, oracle.data, centre, carry, rounds, some, key)
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
