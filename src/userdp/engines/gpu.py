@@ -17,8 +17,8 @@ from jax.experimental.pallas import triton as plgpu
 
 from userdp.engines.layout import Block
 
-# Numbers of a tile of rows that a program holds in registers, and the longest row for which there is a tile.
-_TILE = 8192
+# Numbers of a tile of rows that one warp holds in registers, and the longest row for which there is a tile.
+_TILE = 1024
 LONGEST_ROW = 512
 # Losses without a kernel of their own are computed for so many users at a time.
 _USERS_AT_ONCE = 1024
@@ -34,7 +34,7 @@ def glm_gradients(derivative: Callable[[Array, Array], Array], block: Block, the
         kernel,
         grid=(block.n_users,),
         out_shape=jax.ShapeDtypeStruct((block.n_users, d), theta.dtype),
-        compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=3),
+        compiler_params=plgpu.CompilerParams(num_warps=1, num_stages=2),
     )(theta, block.features, block.targets, block.weights)
     return gradients
 

@@ -1,7 +1,7 @@
 """Ragged users as a few dense blocks.
 
-Users with about the same number of items share a block and are padded to its width. Widths grow by at most a
-quarter, so padding costs at most 25% of the data. A user's width depends on that user's own number of items alone,
+Users with about the same number of items share a block and are padded to its width. Widths grow by at most an
+eighth, so padding costs at most 12.5% of the data. A user's width depends on that user's own number of items alone,
 and padded items have weight zero, so a block computes each user as it would alone.
 """
 
@@ -40,10 +40,13 @@ class Block:
 
 
 def widths(largest: int) -> IntArray:
-    """Return the block widths 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, ... up to the first that holds ``largest``."""
+    """Return the block widths 1, 2, ..., 16, 18, 20, ..., 32, 36, ... up to the first that holds ``largest``.
+
+    There are eight between a power of two and the next.
+    """
     found = [1]
     while found[-1] < largest:
-        found.append(max(found[-1] + 1, found[-1] * 5 // 4))
+        found.append(found[-1] + max(1, (1 << (found[-1].bit_length() - 1)) // 8))
     return np.array(found)
 
 
