@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training audit data clean
+.PHONY: help demo docs test lint bench bench-friends bench-rates bench-training bench-speed bench-scaling audit data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.ray: $(VENV)/.dev
+	$(PIP) install --constraint constraints.txt --editable ".[dev,ray]"
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"
@@ -37,7 +41,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: bench-friends bench-rates bench-training ## measure speed and rates; results land in benchmarks/results
+bench: bench-friends bench-rates bench-training bench-speed bench-scaling ## measure speed and rates; results land in benchmarks/results
 
 bench-friends: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.friends
@@ -47,6 +51,12 @@ bench-rates: $(VENV)/.dev
 
 bench-training: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training
+
+bench-speed: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.speed
+
+bench-scaling: $(VENV)/.ray
+	$(BIN)/python -m benchmarks.scaling
 
 audit: $(VENV)/.dev ## attack the mechanisms; results land in benchmarks/results
 	$(BIN)/python -m benchmarks.audit

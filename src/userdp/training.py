@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from userdp.arrays import FloatArray
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
+from userdp.engines.groups import n_groups
 from userdp.engines.interface import Engine, LocalEngine, Oracle
 from userdp.engines.local import Objective, n_parameters
 from userdp.errors import InvalidInputError, NotConcentratedError
@@ -35,6 +36,7 @@ def minimize(
     start: ArrayLike | None = None,
     min_items: int = 1,
     max_items: int | None = None,
+    group_size: int = 1,
     random_state: int | np.random.Generator | None = None,
     engine: Engine | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -65,6 +67,9 @@ def minimize(
         Where to start; the origin by default. Public.
     min_items, max_items : int
         Users with fewer items are null; of more items a random subset is used.
+    group_size : int
+        Average fixed random groups of so many users first, for more than about a million users. The mean's radius
+        is then that of the groups' averages, about sqrt(group_size) smaller; the noise is sqrt(group_size) larger.
     random_state : int, optional
         A seed makes the result repeatable, for experiments only, and the statement says so.
     engine : Engine
@@ -111,27 +116,34 @@ def minimize(
     elif domain is not None:
         raise InvalidInputError("the domain belongs to the optimizer: DPSGD(rounds, step_size, domain=...)")
 
-    kept = None if checkpoint is None else Checkpoint(checkpoint)
-    if kept is not None:
-        public = (loss, domain, plan, optimizer, mean, epsilon, delta, start, min_items, max_items)
-        noise = kept.noise(noise, users, *public, random_state)
-    if max_items is not None:
-        users = _in_memory(users, "max_items").capped(max_items, noise.generator())
-    run = _Run(loss, users, min_items, noise, engine if engine is not None else LocalEngine(), kept)
-    try:
+    if group_size != 1 and plan is not None:
+        raise InvalidInputError(
+            "groups go with optimizer, mean, epsilon and delta; a plan is for single users"
+        )
+    n_groups(users.n_users, group_size)
+
+    def run(kept: Checkpoint | None, noise: NoiseSource) -> Solution:
+        chosen = users
+        if max_items is not None:
+            chosen = _in_memory(users, "max_items").capped(max_items, noise.generator())
+        run = _Run(loss, chosen, min_items, noise, engine if engine is not None else LocalEngine(), kept)
         if plan is not None:
-            solution = run.planned(plan, domain, first)
-        else:
-            assert optimizer is not None
-            assert mean is not None
-            assert epsilon is not None
-            assert delta is not None
-            solution = run.chosen(optimizer, mean, Budget(epsilon, delta), first)
-    except NotConcentratedError:
-        if kept is not None:
+            return run.planned(plan, domain, first)
+        assert optimizer is not None
+        assert mean is not None
+        assert epsilon is not None
+        assert delta is not None
+        return run.chosen(optimizer, mean, Budget(epsilon, delta), first, group_size)
+
+    if checkpoint is None:
+        return run(None, noise)
+    public = (loss, domain, plan, optimizer, mean, epsilon, delta, start, min_items, max_items, group_size)
+    with Checkpoint(checkpoint) as kept:
+        try:
+            solution = run(kept, kept.noise(noise, users, *public, random_state))
+        except NotConcentratedError:
             kept.finish()
-        raise
-    if kept is not None:
+            raise
         kept.finish()
     return solution
 
@@ -151,14 +163,30 @@ class _Run:
         return None if self.kept is None else self.kept.progress()
 
     def chosen(
-        self, optimizer: DPSGD, mean: MeanEstimator, budget: Budget, start: FloatArray | None
+        self,
+        optimizer: DPSGD,
+        mean: MeanEstimator,
+        budget: Budget,
+        start: FloatArray | None,
+        group_size: int,
     ) -> Solution:
         """Run DP-SGD with numbers chosen by hand."""
-        budget.warn_if_weak_for(self.users.n_users)
-        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
-        calibrated = mean.calibrate(self.users.n_users, dimension, budget, optimizer.rounds)
-        oracle = self.engine.oracle(self.loss, self.users, dimension=dimension, min_items=self.min_items)
-        return optimizer.run(oracle, calibrated, self.noise, start, self.progress())
+        users, n_users = self.users, self.users.n_users
+        budget.warn_if_weak_for(n_users)
+        dimension = _dimension(start) or n_parameters(self.loss, users.n_features)
+        calibrated = mean.calibrate(n_groups(n_users, group_size), dimension, budget, optimizer.rounds)
+        if group_size > 1 and isinstance(users, Users):
+            users = users.take(self.noise.permutation(n_users))  # stored users are in random order already
+        oracle = self.engine.oracle(
+            self.loss, users, dimension=dimension, min_items=self.min_items, group_size=group_size
+        )
+        solution = optimizer.run(oracle, calibrated, self.noise, start, self.progress())
+        if group_size == 1:
+            return solution
+        groups = f"users averaged in fixed random groups of {group_size}, each user in one of them"
+        privacy = solution.privacy
+        stated = replace(privacy, n_users=n_users, assumptions=(*privacy.assumptions, groups))
+        return replace(solution, privacy=stated)
 
     def planned(self, plan: Plan, domain: Domain | None, start: FloatArray | None) -> Solution:
         """Run DP-SGD or, for several phases, localization, with the plan's numbers."""

@@ -184,6 +184,41 @@ def test_rounds_reuse_the_gradients_of_their_moment():
     assert len(loads) == 3  # once a round, however many questions it took
 
 
+@pytest.mark.parametrize("group_size", [3, 50])
+def test_groups_are_averages_of_consecutive_users_and_the_same_in_shards(group_size):
+    users = make_users()
+    single = np.full((N, D), np.nan)
+    oracle = local_oracle(Logistic(), users)
+    order = np.concatenate([block.positions[: block.n_users] for block in oracle.data])
+    single[order] = oracle.evaluate(np.ones(D))
+    expected = [np.nanmean(single[i : i + group_size], axis=0) for i in range(0, N, group_size)]
+    local = local_oracle(Logistic(), users, group_size=group_size)
+    assert local.n_users == len(expected)
+    np.testing.assert_allclose(local.evaluate(np.ones(D)), expected, rtol=1e-12)
+    sharded = sharded_oracle(
+        Logistic(),
+        users,
+        lambda sources, plain, has_targets: InTurn(
+            [Shard(s, plain, has_targets, held=True, group_size=group_size) for s in sources]
+        ),
+        n_shards=3,
+        group_size=group_size,
+    )
+    assert sharded.evaluate(np.ones(D)).tobytes() == local.evaluate(np.ones(D)).tobytes()
+    mean = ClippedMean(0.5).calibrate(local.n_users, D, BUDGET, 3)
+    points = [DPSGD(3, 0.5).run(oracle, mean, SeededNoise(0)).point.tobytes() for oracle in (local, sharded)]
+    assert points[0] == points[1]
+
+
+def test_a_user_without_a_vector_leaves_its_group_to_the_others():
+    rows = np.arange(12.0)[:, None]
+    rows[[4, 6, 7]] = np.nan
+    oracle = local_oracle(Linear(), Users.from_rows(rows, np.arange(12)), group_size=2)
+    assert oracle.evaluate(np.ones(1))[:, 0].tolist() == pytest.approx(
+        [0.5, 2.5, 5, np.nan, 8.5, 10.5], nan_ok=True
+    )
+
+
 def test_evaluate_returns_every_user_s_gradient():
     users = make_users()
     sharded = in_shards(Logistic(), users, 4).evaluate(np.ones(D))

@@ -35,6 +35,7 @@ def store_users(
     categories: Categories | None = None,
     other: str | Sequence[str] = (),
     part_bytes: int = 2**28,
+    groups_of: int = 1,
 ) -> StoredUsers:
     """Sort a table by user into a new folder, without ever holding it in memory.
 
@@ -49,6 +50,8 @@ def store_users(
         A folder that does not exist yet.
     part_bytes : int
         About how large a part is. A user is never cut in two.
+    groups_of : int
+        Put the users in random order and never cut so many of them apart, for a training in groups of users.
 
     Raises
     ------
@@ -66,10 +69,12 @@ def store_users(
         raise InvalidInputError(f"{reader.table.name} has no rows")
     order, offsets = group_rows(ids, len(ids), f"user column {quoted(reader.user)}")
     del ids
+    if groups_of > 1:
+        order, offsets = _shuffled(order, offsets)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     del order
-    parts = _cut(offsets, max(1, part_bytes // (4 * len(reader.feature_names) + 8)))
+    parts = _cut(offsets, max(1, part_bytes // (4 * len(reader.feature_names) + 8)), groups_of)
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # for its owner alone
     try:
         (draft / "SENSITIVE").write_text(_NOTICE)
@@ -93,12 +98,21 @@ def store_users(
     return StoredUsers.open(target)
 
 
-def _cut(offsets: IntArray, rows: int) -> tuple[Part, ...]:
-    """Cut users into parts of at most ``rows`` rows, or of one user."""
+def _shuffled(order: IntArray, offsets: IntArray) -> tuple[IntArray, IntArray]:
+    """Put users in random order; a user's own rows keep theirs."""
+    chosen = np.random.default_rng().permutation(len(offsets) - 1)
+    items = np.diff(offsets)[chosen]
+    moved = np.concatenate([[0], np.cumsum(items)])
+    return order[np.repeat(offsets[chosen] - moved[:-1], items) + np.arange(moved[-1])], moved
+
+
+def _cut(offsets: IntArray, rows: int, together: int) -> tuple[Part, ...]:
+    """Cut users into parts of at most ``rows`` rows, or of the fewest users that must be together."""
     parts, first = [], 0
     while first < len(offsets) - 1:
         last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1
-        last = min(max(last, first + 1), len(offsets) - 1)
+        last = first + max((last - first) // together, 1) * together
+        last = min(last, len(offsets) - 1)
         parts.append(Part(first, last - first, int(offsets[last] - offsets[first])))
         first = last
     return tuple(parts)

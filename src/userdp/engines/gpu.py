@@ -33,7 +33,7 @@ def glm_gradients(derivative: Callable[[Array, Array], Array], block: Block, the
     gradients: Array = pl.pallas_call(
         kernel,
         grid=(block.n_users,),
-        out_shape=jax.ShapeDtypeStruct((block.n_users, d), theta.dtype),
+        out_shape=jax.ShapeDtypeStruct((block.n_users, d), theta.dtype),  # type: ignore[no-untyped-call]
         compiler_params=plgpu.CompilerParams(num_warps=1, num_stages=2),
     )(theta, block.features, block.targets, block.weights)
     return gradients

@@ -17,9 +17,18 @@ class Engine(Protocol):
     """Who computes the users' vectors. It never clips, weighs or adds noise by itself."""
 
     def oracle(
-        self, loss: Objective, users: Users | StoredUsers, *, dimension: int | None = None, min_items: int = 1
+        self,
+        loss: Objective,
+        users: Users | StoredUsers,
+        *,
+        dimension: int | None = None,
+        min_items: int = 1,
+        group_size: int = 1,
     ) -> Oracle:
-        """Take in the users and return what an optimizer may ask."""
+        """Take in the users and return what an optimizer may ask.
+
+        With a ``group_size``, so many users that follow each other stand for one.
+        """
 
 
 @dataclass(frozen=True)
@@ -39,9 +48,24 @@ class LocalEngine:
             raise InvalidInputError(f'device must be "cpu" or "gpu", got {self.device!r}')
 
     def oracle(
-        self, loss: Objective, users: Users | StoredUsers, *, dimension: int | None = None, min_items: int = 1
+        self,
+        loss: Objective,
+        users: Users | StoredUsers,
+        *,
+        dimension: int | None = None,
+        min_items: int = 1,
+        group_size: int = 1,
     ) -> Oracle:
         """Lay out users in memory, or read them as they are needed."""
         if isinstance(users, StoredUsers):
-            return streamed_oracle(loss, users, dimension=dimension, min_items=min_items)
-        return local_oracle(loss, users, dimension=dimension, min_items=min_items, device=self.device)
+            return streamed_oracle(
+                loss, users, dimension=dimension, min_items=min_items, group_size=group_size
+            )
+        return local_oracle(
+            loss,
+            users,
+            dimension=dimension,
+            min_items=min_items,
+            device=self.device,
+            group_size=group_size,
+        )

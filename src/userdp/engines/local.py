@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.engines.groups import grouped, members, n_groups
 from userdp.engines.layout import Block, blocks
 from userdp.errors import InvalidInputError
 from userdp.problems import (
@@ -75,6 +76,7 @@ def local_oracle(
     min_items: int = 1,
     dtype: DTypeLike = np.float32,
     device: str | None = None,
+    group_size: int = 1,
 ) -> GradientOracle:
     """Lay out users in memory and return their gradient oracle.
 
@@ -86,16 +88,23 @@ def local_oracle(
         Coordinates of theta, where the loss cannot tell from the number of features.
     device : str, optional
         ``"cpu"`` or ``"gpu"``; what JAX prefers by default.
+    group_size : int
+        So many users that follow each other stand for one (:mod:`userdp.engines.groups`).
     """
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
-        data = jax.device_put(blocks(users, min_items, dtype), _device(device))
+        laid_out = blocks(users, min_items, dtype)
+        data: Any = jax.device_put(laid_out, _device(device))
     on_gpu = (device or jax.default_backend()) == "gpu"
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)
-    return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
+    if group_size > 1:
+        with jax.enable_x64(True):
+            data = data, jax.device_put(members(laid_out, group_size), _device(device))
+        user_gradients = grouped(user_gradients)
+    return GradientOracle(data, user_gradients, ridge, n_groups(users.n_users, group_size), dimension)
 
 
 def _device(name: str | None) -> jax.Device | None:

@@ -74,16 +74,28 @@ class RayEngine:
             raise InvalidInputError(f"patience must be a positive number of seconds, got {self.patience!r}")
 
     def oracle(
-        self, loss: Objective, users: Users | StoredUsers, *, dimension: int | None = None, min_items: int = 1
+        self,
+        loss: Objective,
+        users: Users | StoredUsers,
+        *,
+        dimension: int | None = None,
+        min_items: int = 1,
+        group_size: int = 1,
     ) -> ShardedOracle:
         """Send the users to the workers; stored users are read there, from storage that all machines share."""
         _connect(self.address)
 
         def start(sources: Sequence[Source], plain: Objective, has_targets: bool) -> Workers:
-            return RayWorkers(self, sources, plain, has_targets)
+            return RayWorkers(self, sources, plain, has_targets, group_size)
 
         return sharded_oracle(
-            loss, users, start, n_shards=self.workers, dimension=dimension, min_items=min_items
+            loss,
+            users,
+            start,
+            n_shards=self.workers,
+            dimension=dimension,
+            min_items=min_items,
+            group_size=group_size,
         )
 
 
@@ -91,9 +103,15 @@ class RayWorkers:
     """The actors of one oracle, and which shards each holds."""
 
     def __init__(
-        self, engine: RayEngine, sources: Sequence[Source], loss: Objective, has_targets: bool
+        self,
+        engine: RayEngine,
+        sources: Sequence[Source],
+        loss: Objective,
+        has_targets: bool,
+        group_size: int,
     ) -> None:
-        self._engine, self._loss, self._has_targets = engine, loss, has_targets
+        self._engine = engine
+        self._arguments = loss, has_targets, group_size
         n = min(engine.workers, len(sources))
         self._held = [list(range(worker, len(sources), n)) for worker in range(n)]
         self._sources = sources
@@ -159,7 +177,7 @@ class RayWorkers:
 
         sources = [self._sources[shard] for shard in self._held[worker]]
         try:
-            return ray.remote(num_cpus=1)(_Worker).remote(sources, self._loss, self._has_targets)
+            return ray.remote(num_cpus=1)(_Worker).remote(sources, *self._arguments)
         except (TypeError, PicklingError):
             raise InvalidInputError(
                 "the loss cannot be sent to the workers; define its function in a module"
@@ -169,9 +187,13 @@ class RayWorkers:
 class _Worker:
     """Some shards in another process."""
 
-    def __init__(self, sources: Sequence[Source], loss: Objective, has_targets: bool) -> None:
-        jax.config.update("jax_platforms", "cpu")  # answers are those of the local engine on a CPU
-        self._shards = [Shard(source, loss, has_targets, held=True) for source in sources]
+    def __init__(
+        self, sources: Sequence[Source], loss: Objective, has_targets: bool, group_size: int
+    ) -> None:
+        jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]  # answers are those of the local engine on a CPU
+        self._shards = [
+            Shard(source, loss, has_targets, held=True, group_size=group_size) for source in sources
+        ]
 
     def answer(
         self, moment: Moment, question: Question, shared: tuple[Any, ...], own: Sequence[tuple[Any, ...]]

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
+from userdp.engines.groups import average, members, n_groups
 from userdp.engines.layout import Block, blocks, widths
 from userdp.engines.local import Objective, check_targets, gradients_of, n_parameters, without_ridge
+from userdp.errors import InvalidInputError
 
 Question: TypeAlias = Callable[..., Any]
 
@@ -89,13 +91,17 @@ class Shard:
     ----------
     held : bool
         Whether the users stay in memory between rounds, or are loaded again for each.
+    group_size : int
+        So many users that follow each other stand for one.
     """
 
-    def __init__(self, source: Source, loss: Objective, has_targets: bool, *, held: bool) -> None:
-        self._source, self._held = source, held
+    def __init__(
+        self, source: Source, loss: Objective, has_targets: bool, *, held: bool, group_size: int = 1
+    ) -> None:
+        self._source, self._held, self._group_size = source, held, group_size
         self._gradients = gradients_of(loss, has_targets)
         self._data: tuple[Block, ...] | None = None
-        self._is_real: BoolArray | None = None
+        self._is_real: BoolArray = np.zeros(0, bool)
         self._moment: Moment | None = None
         self._vectors: Array | None = None
 
@@ -117,9 +123,12 @@ class Shard:
             key = jax.random.wrap_key_data(jnp.asarray(moment.key))
             theta = jnp.asarray(moment.theta)
             found = [np.asarray(_block_gradients(self._gradients, block, theta, key)) for block in data]
-            self._is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in data])
-            self._vectors = _stacked(found)
-            self._moment = moment
+            is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in data])
+            if self._group_size > 1:
+                groups = members(data, self._group_size)
+                found = [np.asarray(_average(_stacked(found), groups))]
+                is_real = np.ones(len(groups), bool)
+            self._vectors, self._is_real, self._moment = _stacked(found), is_real, moment
         return self._vectors
 
     def _load(self) -> tuple[Block, ...]:
@@ -198,11 +207,23 @@ class ShardedOracle:
         return np.concatenate(self.at(np.asarray(theta, np.float64), key).ask(as_they_are))
 
 
-def sources_of(users: Users | StoredUsers, min_items: int, n_shards: int) -> list[Source]:
-    """Cut users into shards of about equally many users; stored users are cut as they are stored."""
+def sources_of(
+    users: Users | StoredUsers, min_items: int, n_shards: int, group_size: int = 1
+) -> list[Source]:
+    """Cut users into shards of about equally many users; stored users are cut as they are stored.
+
+    No shard's border cuts a group.
+    """
     if isinstance(users, StoredUsers):
+        if any(part.first_user % group_size for part in users.parts):
+            raise InvalidInputError(
+                f"groups of {group_size} users do not fit the stored parts; "
+                f"store the users with groups_of={group_size}"
+            )
         return [OnDisk(users, part, min_items) for part in range(len(users.parts))]
-    borders = np.linspace(0, users.n_users, min(n_shards, users.n_users) + 1).astype(np.int64)
+    whole = n_groups(users.n_users, group_size)
+    borders = np.linspace(0, whole, min(n_shards, whole) + 1).astype(np.int64) * group_size
+    borders[-1] = users.n_users
     return [
         InMemory(_between(users, int(first), int(last)), int(first), min_items)
         for first, last in pairwise(borders)
@@ -217,18 +238,26 @@ def sharded_oracle(
     n_shards: int = 1,
     dimension: int | None = None,
     min_items: int = 1,
+    group_size: int = 1,
 ) -> ShardedOracle:
     """Cut users into shards and let ``start_workers(sources, loss, has_targets)`` run them."""
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
-    workers = start_workers(sources_of(users, min_items, n_shards), plain, users.has_targets)
-    return ShardedOracle(workers, ridge, users.n_users, dimension)
+    count = n_groups(users.n_users, group_size)
+    sources = sources_of(users, min_items, n_shards, group_size)
+    workers = start_workers(sources, plain, users.has_targets)
+    return ShardedOracle(workers, ridge, count, dimension)
 
 
 def streamed_oracle(
-    loss: Objective, users: StoredUsers, *, dimension: int | None = None, min_items: int = 1
+    loss: Objective,
+    users: StoredUsers,
+    *,
+    dimension: int | None = None,
+    min_items: int = 1,
+    group_size: int = 1,
 ) -> ShardedOracle:
     """Return the oracle of users on disk, who are read part by part in every round.
 
@@ -236,9 +265,16 @@ def streamed_oracle(
     """
 
     def in_turn(sources: Sequence[Source], plain: Objective, has_targets: bool) -> Workers:
-        return InTurn([Shard(source, plain, has_targets, held=False) for source in sources])
+        return InTurn(
+            [Shard(source, plain, has_targets, held=False, group_size=group_size) for source in sources]
+        )
 
-    return sharded_oracle(loss, users, in_turn, dimension=dimension, min_items=min_items)
+    return sharded_oracle(
+        loss, users, in_turn, dimension=dimension, min_items=min_items, group_size=group_size
+    )
+
+
+_average = jax.jit(average)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -157,11 +157,11 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         options = replace(options, engine=self.engine if self.engine is not None else LocalEngine())
         if self.checkpoint is None:
             return fitting.fit(users, task, budget, options, noise)
-        checkpoint = Checkpoint(self.checkpoint)
         public = replace(options, engine=LocalEngine())  # any engine gives the same answer
-        noise = checkpoint.noise(noise, users, task, budget, public, self.random_state)
-        fitted = fitting.fit(users, task, budget, replace(options, progress=checkpoint.progress()), noise)
-        checkpoint.finish()
+        with Checkpoint(self.checkpoint) as kept:
+            noise = kept.noise(noise, users, task, budget, public, self.random_state)
+            fitted = fitting.fit(users, task, budget, replace(options, progress=kept.progress()), noise)
+            kept.finish()
         return fitted
 
     def _predictor(self, X: ArrayLike) -> FloatArray:

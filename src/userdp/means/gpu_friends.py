@@ -65,7 +65,7 @@ def byte_counts(offsets: Array, present: Array, R: float) -> Array:
     counts: Array = pl.pallas_call(
         partial(_rows, n_blocks=room // _COLUMNS, width=width, limit=R * R / 2),
         grid=(room // _ROWS,),
-        out_shape=jax.ShapeDtypeStruct((room,), jnp.int32),
+        out_shape=jax.ShapeDtypeStruct((room,), jnp.int32),  # type: ignore[no-untyped-call]
         compiler_params=plgpu.CompilerParams(num_warps=8, num_stages=2),
     )(*bytes_, half)
     return jnp.where(present, counts[:n], 0).astype(jnp.int64)

@@ -235,7 +235,8 @@ def _rows(
 
 
 def _middle_of_shards(shards: Shards, lattice: Lattice) -> FloatArray:
-    return np.rint(np.median(shards.ask(Middle(lattice)), axis=0))
+    middles: FloatArray = np.median(shards.ask(Middle(lattice)), axis=0)
+    return np.rint(middles)
 
 
 def _offsets(vectors: Array, centre: Array, lattice: Lattice) -> tuple[Array, Array, Array]:

@@ -11,6 +11,7 @@ What is written here takes the noise off the answers again: it is as sensitive a
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,19 @@ class RecordedNoise:
 
     def discrete_gaussian(self, scale: float, size: int) -> IntArray:
         """Draw, or repeat, integers with Pr[k] proportional to exp(-k^2 / (2 scale^2))."""
-        return self._recorded(["gaussian", scale, size], lambda: self._source.discrete_gaussian(scale, size))
+        return self._integers(["gaussian", scale, size], lambda: self._source.discrete_gaussian(scale, size))
 
     def discrete_laplace(self, scale: float, size: int) -> IntArray:
         """Draw, or repeat, integers with Pr[k] proportional to exp(-|k| / scale)."""
-        return self._recorded(["laplace", scale, size], lambda: self._source.discrete_laplace(scale, size))
+        return self._integers(["laplace", scale, size], lambda: self._source.discrete_laplace(scale, size))
 
     def geometric(self, scale: float, size: int) -> IntArray:
         """Draw, or repeat, non-negative integers with Pr[k] proportional to exp(-k / scale)."""
-        return self._recorded(["geometric", scale, size], lambda: self._source.geometric(scale, size))
+        return self._integers(["geometric", scale, size], lambda: self._source.geometric(scale, size))
 
     def permutation(self, n: int) -> IntArray:
         """Draw, or repeat, a uniform order of n things."""
-        return self._recorded(["permutation", n], lambda: self._source.permutation(n))
+        return self._integers(["permutation", n], lambda: self._source.permutation(n))
 
     def generator(self) -> np.random.Generator:
         """Return the source's generator, or the one an earlier run had."""
@@ -60,7 +61,10 @@ class RecordedNoise:
         generator.bit_generator.state = recorded
         return generator
 
-    def _recorded(self, asked: list[Any], draw: Any) -> Any:
+    def _integers(self, asked: list[Any], draw: Callable[[], IntArray]) -> IntArray:
+        return self._recorded(asked, draw).astype(np.int64)
+
+    def _recorded(self, asked: list[Any], draw: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         file = self._folder / f"draw-{self._drawn:05d}.npz"
         self._drawn += 1
         question = json.dumps(asked)
@@ -70,7 +74,8 @@ class RecordedNoise:
                     raise InvalidInputError(
                         f"{self._folder} belongs to another run; give a new folder, which is a new release"
                     )
-                return record["drawn"]
+                drawn: NDArray[Any] = record["drawn"]
+            return drawn
         drawn = draw()
         write_arrays(file, asked=np.array(question), drawn=drawn)
         return drawn

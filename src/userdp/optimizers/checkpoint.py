@@ -16,7 +16,7 @@ import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ _NOTICE = (
 
 
 class Checkpoint:
-    """The folder of one run.
+    """The folder of one run; a context that no other process can enter meanwhile.
 
     Parameters
     ----------
@@ -56,20 +56,13 @@ class Checkpoint:
             self._lock = os.open(self.folder / "SENSITIVE", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(self._lock)
             raise InvalidInputError(f"another process works in {self.folder}") from None
         except OSError as error:
             raise InvalidInputError(f"cannot use {self.folder}: {error.strerror}") from None
         os.truncate(self._lock, 0)
         os.pwrite(self._lock, _NOTICE.encode(), 0)
-        token = self.folder / "run.npz"
-        if not token.exists():
-            if any(self.folder.glob("draw-*")):
-                raise InvalidInputError(
-                    f"{self.folder} is damaged: it has draws, but does not say of which run"
-                )
-            write_arrays(token, token=np.array(secrets.token_hex(8)))
-        with np.load(token) as record:
-            self.token = str(record["token"])
+        self.run = _run_name(self.folder)
 
     def noise(self, source: NoiseSource, users: Users | StoredUsers, *arguments: Any) -> RecordedNoise:
         """Return a source that repeats this run's draws, if data and arguments are those of this run.
@@ -99,6 +92,11 @@ class Checkpoint:
     def finish(self) -> None:
         """Remove everything: the run is over, whether it released something or was refused."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         os.close(self._lock)
 
 
@@ -115,14 +113,38 @@ class RoundFile:
             return 0, like
         leaves, tree = jax.tree.flatten(like)
         with np.load(self.path) as record:
-            return int(record["done"]), tree.unflatten(
-                [jnp.asarray(record[f"leaf{i}"]) for i in range(len(leaves))]
-            )
+            found = [jnp.asarray(record[f"leaf{i}"]) for i in range(len(leaves))]
+            return int(record["done"]), jax.tree.unflatten(tree, found)
 
     def save(self, done: int, carry: Carry) -> None:
         """Write down what ``done`` rounds left."""
         leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(carry))}
         write_arrays(self.path, done=np.asarray(done), **leaves)
+
+
+def run_name(folder: str | os.PathLike[str]) -> str:
+    """Return the name of the run in a folder, a random one; the folder is made if it is not there."""
+    path = Path(folder)
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        return _run_name(path)
+    except OSError as error:
+        raise InvalidInputError(f"cannot use {folder}: {error.strerror}") from None
+
+
+def _run_name(folder: Path) -> str:
+    file = folder / "run.npz"
+    if not file.exists():
+        if not _is_new(folder):
+            raise InvalidInputError(f"{folder} is damaged or is not the folder of a run; give a new folder")
+        write_arrays(file, name=np.array(secrets.token_hex(8)))
+    with np.load(file) as record:
+        return str(record["name"])
+
+
+def _is_new(folder: Path) -> bool:
+    """Whether nothing but the notice, or a name not fully written, is there."""
+    return all(path.name == "SENSITIVE" or path.name.startswith(".run.npz") for path in folder.iterdir())
 
 
 def _fingerprint(users: Users | StoredUsers, arguments: tuple[Any, ...]) -> str:

@@ -68,10 +68,12 @@ def run_rounds(
     carry, done = Carry(theta_0, jnp.zeros_like(theta_0), private.initial_state()), 0
     if progress is not None:
         done, carry = progress.load(carry)
-    run = _in_shards if isinstance(oracle, ShardedOracle) else _compiled
     while done < descent.rounds:
         last = descent.rounds if progress is None else min(done + progress.every, descent.rounds)
-        carry = run(descent, private, oracle, centre, carry, draws, key, done, last)
+        if isinstance(oracle, ShardedOracle):
+            carry = _in_shards(descent, private, oracle, centre, carry, draws, key, done, last)
+        else:
+            carry = _compiled(descent, private, oracle, centre, carry, draws, key, done, last)
         done = last
         if progress is not None:
             progress.save(done, carry)
