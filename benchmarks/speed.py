@@ -1,6 +1,8 @@
 """How close to the memory's speed a round comes on a CPU, and how its cost grows."""
 
+import json
 import math
+import sys
 from typing import Any
 
 import jax
@@ -8,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measure import interleaved_seconds, write_result
+from benchmarks.measure import RESULTS, interleaved_seconds, write_result
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
 from userdp.engines.local import local_oracle
@@ -21,11 +23,11 @@ from userdp.privacy import Budget
 from userdp.problems import Logistic
 
 N, M, D = 10_000, 100, 100
-# Each exponent is the slope over these sizes; the first value of a range is small enough to be in the cache, or nearly.
+# Each exponent is the slope over these sizes.
 RANGES = {
     "users": [(n, 5, 10) for n in (62_500, 125_000, 250_000, 500_000, 1_000_000)],
-    "items": [(10_000, m, 20) for m in (16, 32, 64, 128, 256)],
-    "features": [(10_000, 16, d) for d in (32, 64, 128, 256, 512)],
+    "items": [(2_000, m, 100) for m in (32, 64, 128, 256, 512)],
+    "features": [(2_000, 100, d) for d in (32, 64, 128, 256, 512)],
 }
 
 
@@ -109,14 +111,23 @@ def exponents() -> dict[str, Any]:
     return found
 
 
+PARTS = {
+    "gradients": lambda: {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
+    "counts": counts,
+    "training_milliseconds_per_round": lambda: milliseconds_per_round(make_users(N, M, D), 200, repeats=1),
+    "growth": exponents,
+}
+
+
 def main() -> None:
-    result = {
-        "gradients": {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
-        "counts": counts(),
-        "training_milliseconds_per_round": milliseconds_per_round(make_users(N, M, D), 200, repeats=1),
-        "growth": exponents(),
-    }
-    publish(result)
+    """Measure the parts that are named, or all, and keep the others."""
+    file, chosen = RESULTS / "speed.json", sys.argv[1:] or list(PARTS)
+    result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    for name, part in PARTS.items():
+        if name in chosen or name not in result:
+            result[name] = part()
+            print(name, result[name], flush=True)
+    publish({name: result[name] for name in PARTS})
 
 
 def publish(result: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 A group's vector is the average of its members' vectors, null members left out; null if all are. The groups are fixed
 before any data is read (users that follow each other, after a random order), so replacing one user changes one
 group's vector: whoever protects each group protects each user. Averages of g users lie about sqrt(g) closer together,
-and there are g times fewer of them: with radii that follow, the noise on the mean is sqrt(g) times that of single users.
+and there are g times fewer of them: with radii that follow, the mean has sqrt(g) times the noise of single users.
 """
 
 from functools import lru_cache

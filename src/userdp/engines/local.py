@@ -183,19 +183,22 @@ def _block_gradients(kernel: Kernel, block: Block, theta: Array, key: Array, on_
             jax.lax.dynamic_slice_in_dim(rows, place * block.width, block.width) for rows in items
         )
         user_key = jax.random.fold_in(key, block.positions[place])
-        gradient = kernel(theta, features, targets, weights, user_key)
-        return jnp.where(block.usable[place], gradient, jnp.nan)
+        return kernel(theta, features, targets, weights, user_key)
 
     items = (block.features, block.targets, block.weights)
     null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
     if on_gpu:
         from userdp.engines.gpu import batched_gradients
 
-        return batched_gradients(one_user, block.n_users, block.count, null)[: block.n_users]
-    gradients: Array = jax.lax.fori_loop(
-        0, block.count, lambda place, found: found.at[place].set(one_user(place)), null
-    )
-    return gradients[: block.n_users]
+        gradients = batched_gradients(one_user, block.n_users, block.count, null)
+    else:
+        gradients = jax.lax.fori_loop(
+            0,
+            block.count,
+            lambda place, found: jax.lax.dynamic_update_index_in_dim(found, one_user(place), place, 0),
+            null,
+        )
+    return jnp.where(block.usable[:, None], gradients, jnp.nan)[: block.n_users]
 
 
 def _kernel(loss: Objective, has_targets: bool) -> Kernel:
