@@ -99,7 +99,7 @@ class Shard:
         self, source: Source, loss: Objective, has_targets: bool, *, held: bool, group_size: int = 1
     ) -> None:
         self._source, self._held, self._group_size = source, held, group_size
-        self._gradients = gradients_of(loss, has_targets)
+        self._gradients = gradients_of(loss, has_targets, jax.default_backend() == "gpu")
         self._data: tuple[Block, ...] | None = None
         self._is_real: BoolArray = np.zeros(0, bool)
         self._moment: Moment | None = None
