@@ -147,11 +147,12 @@ def model(measured: dict[str, Any]) -> dict[str, Any]:
     seventh of what seven more cost (on one machine that they share, so this is no less than on machines of their own).
     The measured rounds check the model.
     """
-    rate = measured["local"] / (RAY_N * RAY_M * RAY_D)
-    each = max(measured["overhead_8"] - measured["overhead_1"], 0.0) / 7
+    rate: float = measured["local"] / (RAY_N * RAY_M * RAY_D)
+    once: float = measured["overhead_1"]
+    each: float = max(measured["overhead_8"] - once, 0.0) / 7
 
     def milliseconds(n: int, m: int, d: int, workers: int) -> float:
-        return rate * n * m * d / workers + measured["overhead_1"] + each * (workers - 1)
+        return rate * n * m * d / workers + once + each * (workers - 1)
 
     workers = MACHINES * CORES
     sent, received = 8 * (2 * BIG_D) + 8, 8 * (BIG_D + 2)

@@ -56,7 +56,7 @@ def gradients(*, ragged: bool) -> dict[str, float]:
             "gradients": lambda: compiled(oracle.data, theta, key).block_until_ready(),
         }
         for job in jobs.values():
-            job()
+            job()  # type: ignore[no-untyped-call]
         seconds = interleaved_seconds(jobs)
     read = min(seconds["sum by XLA"], seconds["dot by BLAS"])
     return {
