@@ -76,6 +76,20 @@ def test_any_number_of_workers_gives_the_local_answer_bit_for_bit(cluster, users
         assert engine.traffic.bytes_received <= 8 * workers * ((T + 1) * (D + 2))
 
 
+def test_an_estimator_gives_the_local_model(cluster, users):
+    from userdp import LogisticRegression
+
+    groups = np.repeat(np.arange(N), users.items_per_user)
+    models = [
+        LogisticRegression(4.0, 1e-6, rounds=5, random_state=0, engine=engine).fit(
+            users.rows, users.targets, groups=groups
+        )
+        for engine in (None, RayEngine(workers=2))
+    ]
+    assert models[0].coef_.tobytes() == models[1].coef_.tobytes()
+    assert models[0].privacy_ == models[1].privacy_
+
+
 class Hurt(RayEngine):
     """An engine some of whose workers are hurt while they answer, at random rounds."""
 

@@ -24,10 +24,10 @@ from userdp.engines.shards import (
     Question,
     Shard,
     ShardedOracle,
-    Source,
     Workers,
     sharded_oracle,
 )
+from userdp.engines.sources import Source
 from userdp.errors import EngineError, InvalidInputError
 
 

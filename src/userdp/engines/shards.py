@@ -8,7 +8,6 @@ are as private as its users.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import jax
@@ -17,13 +16,13 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.arrays import BoolArray, FloatArray
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
 from userdp.engines.groups import average, members, n_groups
-from userdp.engines.layout import Block, blocks, widths
+from userdp.engines.layout import Block, widths
 from userdp.engines.local import Objective, check_targets, gradients_of, n_parameters, without_ridge
-from userdp.errors import InvalidInputError
+from userdp.engines.sources import Source, sources_of
 
 Question: TypeAlias = Callable[..., Any]
 
@@ -34,54 +33,6 @@ class Moment:
 
     theta: FloatArray
     key: NDArray[np.uint32]
-
-
-class Source(Protocol):
-    """Where a shard finds its users."""
-
-    def load(self) -> tuple[Block, ...]:
-        """Lay the users out; the same at every call."""
-
-    @property
-    def n_users(self) -> int:
-        """How many users the shard has."""
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Users that are at hand; ``first`` is the place of the first of them in the whole data."""
-
-    users: Users
-    first: int
-    min_items: int
-
-    @property
-    def n_users(self) -> int:
-        """How many users the shard has."""
-        return self.users.n_users
-
-    def load(self) -> tuple[Block, ...]:
-        """Lay the users out in memory."""
-        return blocks(self.users, self.min_items, first=self.first, few_shapes=True)
-
-
-@dataclass(frozen=True)
-class OnDisk:
-    """One part of :class:`~userdp.data.StoredUsers`, read when it is needed."""
-
-    stored: StoredUsers
-    part: int
-    min_items: int
-
-    @property
-    def n_users(self) -> int:
-        """How many users the shard has."""
-        return self.stored.parts[self.part].n_users
-
-    def load(self) -> tuple[Block, ...]:
-        """Read the part and lay its users out."""
-        first = self.stored.parts[self.part].first_user
-        return blocks(self.stored.read(self.part), self.min_items, first=first, few_shapes=True)
 
 
 class Shard:
@@ -207,29 +158,6 @@ class ShardedOracle:
         return np.concatenate(self.at(np.asarray(theta, np.float64), key).ask(as_they_are))
 
 
-def sources_of(
-    users: Users | StoredUsers, min_items: int, n_shards: int, group_size: int = 1
-) -> list[Source]:
-    """Cut users into shards of about equally many users; stored users are cut as they are stored.
-
-    No shard's border cuts a group.
-    """
-    if isinstance(users, StoredUsers):
-        if any(part.first_user % group_size for part in users.parts):
-            raise InvalidInputError(
-                f"groups of {group_size} users do not fit the stored parts; "
-                f"store the users with groups_of={group_size}"
-            )
-        return [OnDisk(users, part, min_items) for part in range(len(users.parts))]
-    whole = n_groups(users.n_users, group_size)
-    borders = np.linspace(0, whole, min(n_shards, whole) + 1).astype(np.int64) * group_size
-    borders[-1] = users.n_users
-    return [
-        InMemory(_between(users, int(first), int(last)), int(first), min_items)
-        for first, last in pairwise(borders)
-    ]
-
-
 def sharded_oracle(
     loss: Objective,
     users: Users | StoredUsers,
@@ -307,11 +235,3 @@ def _is_same(one: Moment | None, other: Moment) -> bool:
         and one.theta.tobytes() == other.theta.tobytes()
         and one.key.tobytes() == other.key.tobytes()
     )
-
-
-def _between(users: Users, first: int, last: int) -> Users:
-    """Return consecutive users, without a copy."""
-    offsets: IntArray = users.offsets[first : last + 1]
-    rows = slice(offsets[0], offsets[-1])
-    targets = None if users.targets is None else users.targets[rows]
-    return Users(users.rows[rows], offsets - offsets[0], targets)
