@@ -16,7 +16,7 @@ from userdp.means import ConcentratedMean
 from userdp.mechanisms.noise import SecureNoise, SeededNoise
 from userdp.mechanisms.recorded import RecordedNoise
 from userdp.optimizers import DPSGD, Checkpoint
-from userdp.problems import SquaredDistance
+from userdp.problems import JaxLoss, L2Ball, SquaredDistance
 from userdp.training import minimize
 
 N, D, T = 300, 2, 30
@@ -126,6 +126,29 @@ def test_other_data_or_arguments_are_refused_before_any_draw_is_repeated(tmp_pat
         with pytest.raises(InvalidInputError, match="other data or with other arguments"):
             attempt()
     assert train(users(), folder).point.tobytes() == train(users()).point.tobytes()
+
+
+def test_any_change_of_a_function_or_of_a_long_array_is_another_run(tmp_path):
+    """The same noise on another function of the data would show the difference."""
+
+    def loss(factor, power=2):
+        return JaxLoss(lambda theta, z: factor * ((theta - z) ** power).sum())
+
+    long = np.zeros(5_000)
+    long[2_500] = 1e-9
+    first = (loss(1.0), np.zeros(5_000), L2Ball(1.0))
+    with Checkpoint(tmp_path / "run") as kept:
+        kept.noise(SeededNoise(0), users(), *first)
+        kept.noise(SeededNoise(0), users(), loss(1.0), np.zeros(5_000), L2Ball(1.0))
+        other = JaxLoss(lambda theta, z: 1.0 * ((theta - z) ** 2).sum() + theta.sum())
+        for changed in (loss(1.1), loss(1.0, 4), other):
+            with pytest.raises(InvalidInputError, match="other arguments"):
+                kept.noise(SeededNoise(0), users(), changed, *first[1:])
+        for changed in (long, np.zeros(5_001)):
+            with pytest.raises(InvalidInputError, match="other arguments"):
+                kept.noise(SeededNoise(0), users(), first[0], changed, first[2])
+        with pytest.raises(InvalidInputError, match="other arguments"):
+            kept.noise(SeededNoise(0), users(), *first[:2], L2Ball(1.0, 0.5))
 
 
 def test_a_refused_run_is_over(tmp_path):

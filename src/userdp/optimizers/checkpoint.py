@@ -10,12 +10,13 @@ readable by its owner alone and emptied when the run is over.
 import fcntl
 import hashlib
 import json
+import marshal
 import os
-import re
 import secrets
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Self
 
 import jax
@@ -28,6 +29,7 @@ from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource
 from userdp.mechanisms.recorded import RecordedNoise, write_arrays
 from userdp.optimizers.rounds import Carry
+from userdp.problems import Domain, Loss
 
 _NOTICE = (
     "This folder holds the noise of a private release that is not finished yet, and what it computed so far.\n"
@@ -154,7 +156,27 @@ def _fingerprint(users: Users | StoredUsers, arguments: tuple[Any, ...]) -> str:
     for part in parts:
         for array in (part.rows, part.offsets, part.targets):
             digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
-    # Functions are written with their address, which changes from process to process.
-    words = [re.sub(r" at 0x[0-9a-f]+", "", repr(argument)) for argument in arguments]
-    digest.update(json.dumps(words).encode())
+    digest.update(json.dumps([_described(argument) for argument in arguments]).encode())
     return digest.hexdigest()
+
+
+def _described(value: Any) -> Any:
+    """Write down a public argument in full, the same in every process: what is left out could change unnoticed."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        array = np.asarray(value)
+        return [str(array.dtype), list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+    if is_dataclass(value):
+        parts: Any = [_described(getattr(value, field.name)) for field in fields(value)]
+    elif isinstance(value, list | tuple):
+        parts = [_described(item) for item in value]
+    elif isinstance(value, FunctionType):
+        inside = [cell.cell_contents for cell in value.__closure__ or ()]
+        code = hashlib.sha256(marshal.dumps(value.__code__, 2)).hexdigest()
+        parts = [code, _described(value.__defaults__), _described(inside)]
+    elif isinstance(value, Loss | Domain):  # written by somebody else
+        parts = sorted((name, _described(part)) for name, part in vars(value).items())
+    else:
+        parts = []
+    return [f"{type(value).__module__}.{type(value).__qualname__}", parts]
