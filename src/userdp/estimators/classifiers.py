@@ -24,7 +24,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearEstimator):  # type: ignor
     ----------
     classes : sequence
         The labels that may occur, public knowledge; a row with another label makes its user null.
-    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
+    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds
+        See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
+    unit, random_state, engine, checkpoint
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
 
     Attributes

@@ -62,7 +62,9 @@ class HuberRegressor(PrivateRegressor):
     threshold : float
         Residuals beyond it count linearly; in units of the privately found scale of the targets.
         (scikit-learn calls it epsilon.)
-    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
+    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds
+        See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
+    unit, random_state, engine, checkpoint
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
     """
 
@@ -113,7 +115,9 @@ class QuantileRegressor(PrivateRegressor):
     ----------
     quantile : float
         Which quantile of the target is predicted, between 0 and 1.
-    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
+    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds
+        See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
+    unit, random_state, engine, checkpoint
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
     """
 
