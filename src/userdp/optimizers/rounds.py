@@ -1,7 +1,7 @@
 """The rounds of DP-SGD: one compiled loop for users on this machine, a loop of questions for users in shards.
 
-Both take the same step (:func:`_advance`), which is compiled by itself: it stands in a branch that the compiler does
-not look through, so that it is the same machine code in both loops and theta is the same bit for bit.
+Both take the same step (:func:`_advance`), and theta is the same bit for bit: the step stands in a branch by itself, and
+its products are rounded before they are added (:func:`_rounded`), whatever else the compiler sees around it.
 """
 
 from dataclasses import dataclass
@@ -165,11 +165,21 @@ def _advance(
 
     def step(carry: Carry, exact: Any, draw: Any, centre: Array) -> Carry:
         state, gradient = private.answer(carry.state, exact, draw)
-        theta = descent.domain.project(
-            carry.theta - descent.step_size * (gradient + descent.ridge * (carry.theta - centre))
-        )
+        pull = _rounded(descent.ridge * _rounded(carry.theta - centre, t), t)
+        move = _rounded(descent.step_size * _rounded(_rounded(gradient, t) + pull, t), t)
+        theta = _rounded(descent.domain.project(_rounded(carry.theta - move, t)), t)
         return Carry(theta, carry.total + jnp.where(t >= descent.first_averaged, theta, 0.0), state)
 
     # The predicate always holds, and the compiler does not know it.
     taken: Carry = jax.lax.cond(t >= 0, step, lambda carry, *_: carry, carry, exact, draw, centre)
     return taken
+
+
+def _rounded(x: Array, t: Array) -> Array:
+    """Return x, by way of its bits: a compiler may fuse a product with a sum, or not, but cannot here.
+
+    The bits are combined with ``t >> 63``, which is 0 for every round, and the compiler does not know it.
+    """
+    bits = jax.lax.bitcast_convert_type(x, jnp.int64)
+    same: Array = jax.lax.bitcast_convert_type(bits ^ (jnp.asarray(t, jnp.int64) >> 63), x.dtype)
+    return same
