@@ -103,7 +103,7 @@ class InShards:
 
 
 def test_an_estimator_s_model_is_the_same_bit_for_bit():
-    """A ridge around a point, a centre of zeros: unless told, the compiler fuses products with sums in one loop only."""
+    """A ridge around a point, a centre of zeros: the compiler would fuse products with sums in one loop only."""
     from userdp import LogisticRegression
 
     rng = np.random.default_rng(0)

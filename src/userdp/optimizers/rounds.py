@@ -1,7 +1,7 @@
 """The rounds of DP-SGD: one compiled loop for users on this machine, a loop of questions for users in shards.
 
-Both take the same step (:func:`_advance`), and theta is the same bit for bit: the step stands in a branch by itself, and
-its products are rounded before they are added (:func:`_rounded`), whatever else the compiler sees around it.
+Both take the same step (:func:`_advance`), and theta is the same bit for bit: the step stands in a branch by itself,
+and its products are rounded before they are added (:func:`_rounded`), whatever else the compiler sees around it.
 """
 
 from dataclasses import dataclass
