@@ -20,7 +20,8 @@ from userdp.data.stored import FORMAT, VERSION, Part, StoredUsers
 from userdp.data.tables import quoted
 from userdp.errors import InvalidInputError
 
-_ROWS_AT_ONCE = 2**15
+# Of a batch of rows while it is read, in float64.
+_BATCH_BYTES = 2**23
 _NOTICE = "These files hold users' rows. They are as sensitive as the table they were made from.\n"
 
 
@@ -122,7 +123,8 @@ def _deal_out(reader: TableReader, stored: StoredUsers, place: IntArray, offsets
     """Append every batch's rows to the parts that they belong to, with their places there."""
     starts = offsets[[part.first_user for part in stored.parts]]
     done = 0
-    for _, rows, targets in reader.batches(_ROWS_AT_ONCE):
+    size = max(1, _BATCH_BYTES // (8 * stored.n_features))
+    for _, rows, targets in reader.batches(size):
         places = place[done : done + len(rows)]
         done += len(rows)
         owner = np.searchsorted(starts, places, side="right") - 1
