@@ -25,8 +25,8 @@ from userdp.privacy import Budget
 from userdp.problems import Logistic
 from userdp.training import minimize
 
-# 2.4 GB of float32 rows.
-STREAM_N, STREAM_M, STREAM_D, STREAM_T = 50_000, 30, 400, 3
+# 2.9 GB of float32 rows.
+STREAM_N, STREAM_M, STREAM_D, STREAM_T = 60_000, 30, 400, 3
 RAY_N, RAY_M, RAY_D = 20_000, 50, 100
 # What the model is asked about.
 BIG_N, BIG_M, BIG_D, MACHINES, CORES, GROUP = 100_000_000, 100, 100, 100, 16, 100
