@@ -186,8 +186,7 @@ def publish(result: dict[str, Any]) -> None:
         f"| read into memory and train | {steps['memory']['seconds']:.0f} | {steps['memory']['peak_mb']:,.0f} |",
         "",
         f"The rows are {s['data_mb'] / steps['stream']['peak_mb']:.1f} times the peak of training (goal: 4) and "
-        f"{s['data_mb'] / steps['store']['peak_mb']:.1f} times that of sorting, which holds the row groups that are "
-        "read ahead. "
+        f"{s['data_mb'] / steps['store']['peak_mb']:.1f} times that of sorting. "
         f"The same answer, bit for bit: {'yes' if s['same_answer'] else 'no'}.",
         "",
         "## Ray against this process",
