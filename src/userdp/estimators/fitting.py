@@ -18,7 +18,7 @@ import numpy as np
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
-from userdp.engines.local import GradientOracle, local_oracle
+from userdp.engines.interface import Engine, LocalEngine, Oracle
 from userdp.estimators.stages import (
     private_base_rate,
     private_centre,
@@ -30,6 +30,7 @@ from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.mechanisms.quantile import private_quantile
 from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
+from userdp.optimizers.rounds import Progress
 from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event, GaussianEvent, PureEvent
 from userdp.privacy.budget import Budget
@@ -38,6 +39,7 @@ from userdp.problems import L2Ball, Loss, Multinomial
 
 # Scaled features and targets are bounded here, in training and at prediction.
 BOUND = 4.0
+HERE = LocalEngine()
 # Candidates for the clip radius, in units of sqrt(number of coefficients).
 _RADII = 2.0 ** (np.arange(-16, 5) / 2)
 
@@ -71,6 +73,8 @@ class Options:
     rounds: int | None = None
     ridge: float = 0.0
     coefficient_bound: float | None = None
+    engine: Engine = HERE
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ def _fit(
         scaled = replace(scaled, rows=np.hstack([scaled.rows, ones]))
 
     start = _start(task, scaled.n_features, start_rates, options.fit_intercept)
-    oracle = local_oracle(task.loss, scaled, dimension=len(start))
+    oracle = options.engine.oracle(task.loss, scaled, dimension=len(start))
     theta, noise_std, statement, rounds = _descend(
         oracle, start, split, curvature, budget, events, options, noise
     )
@@ -166,7 +170,7 @@ def _fit(
 
 
 def _descend(
-    oracle: GradientOracle,
+    oracle: Oracle,
     start: FloatArray,
     split: Shares,
     curvature: float,
@@ -193,7 +197,8 @@ def _descend(
     domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
     mean = ClippedMean(radius).calibrate(n, k, budget, rounds=T, beside=events)
     optimizer = DPSGD(T, step, domain, averaged_share=0.75)
-    solution = optimizer.run(replace(oracle, ridge=ridge * kept, ridge_centre=start), mean, noise, start)
+    ridged = replace(oracle, ridge=ridge * kept, ridge_centre=start)
+    solution = optimizer.run(ridged, mean, noise, start, options.progress)
     return solution.point, s / (curvature + ridge), solution.privacy, T
 
 
