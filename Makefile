@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-peers tune-peers audit mutants fuzz faults data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-speed bench-scaling bench-peers tune-peers audit mutants fuzz faults data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.ray: $(VENV)/.dev
+	$(PIP) install --constraint constraints.txt --editable ".[dev,ray]"
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"
@@ -37,7 +41,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: bench-friends bench-loading bench-rates bench-training bench-table1 ## measure speed and rates; results land in benchmarks/results
+bench: bench-friends bench-loading bench-rates bench-training bench-table1 bench-speed bench-scaling ## measure speed and rates; results land in benchmarks/results
 
 bench-friends: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.friends
@@ -53,6 +57,12 @@ bench-training: $(VENV)/.dev
 
 bench-table1: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.table1
+
+bench-speed: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.speed
+
+bench-scaling: $(VENV)/.ray
+	$(BIN)/python -m benchmarks.scaling
 
 # Each peer lives in an environment of its own: their requirements exclude each other.
 PEERS := jax_privacy opacus pfl diffprivlib

@@ -6,7 +6,8 @@
     ├── InvalidInputError (also ValueError)   an argument or a schema that cannot be used
     │   ├── TooFewUsersError                  the plan needs more users, and says how many
     │   └── BudgetExceededError               a release over its limit; nothing was spent
-    └── NotConcentratedError                  the users' vectors do not agree; budget was spent
+    ├── NotConcentratedError                  the users' vectors do not agree; budget was spent
+    └── EngineError                           machines cannot be reached or were lost; resume the run
 
     PrivacyWarning (UserWarning)              a legal budget that promises little
 
@@ -15,6 +16,7 @@ A message depends on the schema, the arguments and the number of users, never on
 
 __all__ = [
     "BudgetExceededError",
+    "EngineError",
     "InvalidInputError",
     "NotConcentratedError",
     "PrivacyWarning",
@@ -41,6 +43,10 @@ class BudgetExceededError(InvalidInputError):
 
 class NotConcentratedError(UserDPError):
     """The users' vectors do not lie close enough together; the budget was spent."""
+
+
+class EngineError(UserDPError):
+    """The machines that compute cannot be reached or were lost; a run with a checkpoint can be resumed."""
 
 
 class PrivacyWarning(UserWarning):

@@ -1,18 +1,23 @@
 """Where data, plan and randomness meet: ``userdp.minimize``."""
 
-from dataclasses import replace
+import os
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
+from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
-from userdp.engines.local import GradientOracle, Objective, local_oracle, n_parameters
-from userdp.errors import InvalidInputError
+from userdp.engines.groups import n_groups
+from userdp.engines.interface import Engine, LocalEngine, Oracle
+from userdp.engines.local import Objective, n_parameters
+from userdp.errors import InvalidInputError, NotConcentratedError
 from userdp.means.interface import MeanEstimator
 from userdp.mechanisms.noise import NoiseSource, noise_source
-from userdp.optimizers import DPSGD, ItemDPSGD, Localization, LocalizedSGD, Phase, PhasedERM, Solution
-from userdp.optimizers.dp_sgd import EVERYWHERE
+from userdp.optimizers import DPSGD, Checkpoint, ItemDPSGD, Localization, LocalizedSGD, Phase, PhasedERM
+from userdp.optimizers.dp_sgd import EVERYWHERE, Solution
+from userdp.optimizers.rounds import Progress
 from userdp.planning import PhasePlan, Plan
 from userdp.privacy.budget import Budget
 from userdp.problems import GLM, Domain, Loss, Regularized, SampledSmoothing, SmoothedGLM
@@ -20,7 +25,7 @@ from userdp.problems import GLM, Domain, Loss, Regularized, SampledSmoothing, Sm
 
 def minimize(
     loss: Objective,
-    users: Users,
+    users: Users | StoredUsers,
     *,
     domain: Domain | None = None,
     plan: Plan | None = None,
@@ -31,7 +36,10 @@ def minimize(
     start: ArrayLike | None = None,
     min_items: int = 1,
     max_items: int | None = None,
+    group_size: int = 1,
     random_state: int | np.random.Generator | None = None,
+    engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Solution:
     """Minimise the average over users of their average loss, protecting each whole user.
 
@@ -44,8 +52,9 @@ def minimize(
     ----------
     loss : Loss
         Convex; a JAX function becomes one through :class:`userdp.problems.JaxLoss`.
-    users : Users
-        ``Users.from_rows(X, groups, y)``; an item is ``(x, y)``, or ``x`` where there are no targets.
+    users : Users or StoredUsers
+        ``Users.from_rows(X, groups, y)``; an item is ``(x, y)``, or ``x`` where there are no targets. Users that do
+        not fit in memory come from ``userdp.data.store_users``; they go through one phase, with all their items.
     domain : Domain
         Where the answer may lie; the whole space by default.
     plan : Plan
@@ -59,8 +68,17 @@ def minimize(
         Where to start; the origin by default. Public.
     min_items, max_items : int
         Users with fewer items are null; of more items a random subset is used.
+    group_size : int
+        Average fixed random groups of so many users first, for more than about a million users. The mean's radius
+        is then that of the groups' averages, about sqrt(group_size) smaller; the noise is sqrt(group_size) larger.
     random_state : int, optional
         A seed makes the result repeatable, for experiments only, and the statement says so.
+    engine : Engine
+        Who computes the users' gradients: ``userdp.engines.LocalEngine(device="gpu")``, ``RayEngine(address)``; this
+        machine by default. The answer is the same.
+    checkpoint : path
+        A folder from which an interrupted run on the same data with the same arguments goes on. It is as sensitive
+        as the data, and gone when the run is over.
 
     Raises
     ------
@@ -82,88 +100,168 @@ def minimize(
     True
     """
     noise = noise_source(random_state)
-    if not isinstance(users, Users):
-        raise InvalidInputError(f"users must be Users.from_rows(X, groups, y), got {type(users).__name__}")
-    if max_items is not None:
-        if max_items < min_items:
-            raise InvalidInputError(
-                f"max_items = {max_items} is below min_items = {min_items}: every user would be null"
-            )
-        users = users.capped(max_items, noise.generator())
+    if not isinstance(users, Users | StoredUsers):
+        raise InvalidInputError(
+            f"users must be Users.from_rows(X, groups, y) or StoredUsers, got {type(users).__name__}"
+        )
+    if max_items is not None and max_items < min_items:
+        raise InvalidInputError(
+            f"max_items = {max_items} is below min_items = {min_items}: every user would be null"
+        )
     first = None if start is None else _as_point(start)
+    by_rows = isinstance(optimizer, ItemDPSGD | LocalizedSGD)
     if plan is not None:
         if any(argument is not None for argument in (optimizer, mean, epsilon, delta)):
             raise InvalidInputError("give either a plan, or optimizer, mean, epsilon and delta, not both")
-        return _run_plan(loss, users, plan, domain, first, min_items, noise)
-    if optimizer is None or epsilon is None or delta is None:
+    elif optimizer is None or epsilon is None or delta is None or (mean is None and not by_rows):
         raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
-    if domain is not None:
+    elif domain is not None:
         raise InvalidInputError("the domain belongs to the optimizer: DPSGD(rounds, step_size, domain=...)")
-    budget = Budget(epsilon, delta)
-    budget.warn_if_weak_for(users.n_users)
-    if isinstance(optimizer, ItemDPSGD | LocalizedSGD):
+    elif by_rows:
         if mean is not None or max_items is None or min_items != 1:
             raise InvalidInputError(
                 f"{type(optimizer).__name__} takes rows: give max_items, and neither mean nor min_items"
             )
-        return optimizer.run(
-            loss,
-            users,
-            max_items=max_items,
-            budget=budget,
-            noise=noise,
-            start=first,
-            dimension=_dimension(first),
+        if engine is not None and engine != LocalEngine():
+            raise InvalidInputError(f"{type(optimizer).__name__} runs on this machine: leave engine out")
+    if group_size != 1 and not isinstance(optimizer, DPSGD):
+        raise InvalidInputError(
+            "groups go with DPSGD and its mean; plans and other optimizers are for single users"
         )
-    if mean is None:
-        raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
-    if isinstance(optimizer, PhasedERM):
-        dimension = _dimension(first) or n_parameters(loss, users.n_features)
+    n_groups(users.n_users, group_size)
+
+    def run(kept: Checkpoint | None, noise: NoiseSource) -> Solution:
+        chosen = users
+        if max_items is not None:
+            chosen = _in_memory(users, "max_items").capped(max_items, noise.generator())
+        run = _Run(loss, chosen, min_items, noise, engine if engine is not None else LocalEngine(), kept)
+        if plan is not None:
+            return run.planned(plan, domain, first)
+        assert epsilon is not None
+        assert delta is not None
+        budget = Budget(epsilon, delta)
+        budget.warn_if_weak_for(users.n_users)
+        if isinstance(optimizer, ItemDPSGD | LocalizedSGD):
+            assert max_items is not None
+            return run.by_rows(optimizer, max_items, budget, first)
+        assert mean is not None
+        if isinstance(optimizer, PhasedERM):
+            return run.in_phases(optimizer, mean, budget, first)
+        assert optimizer is not None
+        return run.chosen(optimizer, mean, budget, first, group_size)
+
+    if checkpoint is None:
+        return run(None, noise)
+    public = (loss, domain, plan, optimizer, mean, epsilon, delta, start, min_items, max_items, group_size)
+    with Checkpoint(checkpoint) as kept:
+        try:
+            solution = run(kept, kept.noise(noise, users, *public, random_state))
+        except NotConcentratedError:
+            kept.finish()
+            raise
+        kept.finish()
+    return solution
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One training: data, randomness, who computes, and where an interrupted run finds its way back."""
+
+    loss: Objective
+    users: Users | StoredUsers
+    min_items: int
+    noise: NoiseSource
+    engine: Engine
+    kept: Checkpoint | None
+
+    def progress(self) -> Progress | None:
+        return None if self.kept is None else self.kept.progress()
+
+    def chosen(
+        self,
+        optimizer: DPSGD,
+        mean: MeanEstimator,
+        budget: Budget,
+        start: FloatArray | None,
+        group_size: int,
+    ) -> Solution:
+        """Run DP-SGD with numbers chosen by hand."""
+        users, n_users = self.users, self.users.n_users
+        dimension = _dimension(start) or n_parameters(self.loss, users.n_features)
+        calibrated = mean.calibrate(n_groups(n_users, group_size), dimension, budget, optimizer.rounds)
+        if group_size > 1 and isinstance(users, Users):
+            users = users.take(self.noise.permutation(n_users))  # stored users are in random order already
+        oracle = self.engine.oracle(
+            self.loss, users, dimension=dimension, min_items=self.min_items, group_size=group_size
+        )
+        solution = optimizer.run(oracle, calibrated, self.noise, start, self.progress())
+        if group_size == 1:
+            return solution
+        groups = f"users averaged in fixed random groups of {group_size}, each user in one of them"
+        privacy = solution.privacy
+        stated = replace(privacy, n_users=n_users, assumptions=(*privacy.assumptions, groups))
+        return replace(solution, privacy=stated)
+
+    def by_rows(
+        self, optimizer: ItemDPSGD | LocalizedSGD, max_items: int, budget: Budget, start: FloatArray | None
+    ) -> Solution:
+        """Run a method that protects rows, and users by group privacy."""
+        users = _in_memory(self.users, type(optimizer).__name__)
+        d = _dimension(start)
+        return optimizer.run(
+            self.loss, users, max_items=max_items, budget=budget, noise=self.noise, start=start, dimension=d
+        )
+
+    def in_phases(
+        self, optimizer: PhasedERM, mean: MeanEstimator, budget: Budget, start: FloatArray | None
+    ) -> Solution:
+        """Run phased ERM with numbers chosen by hand."""
+        users = _in_memory(self.users, "PhasedERM")
+        dimension = _dimension(start) or n_parameters(self.loss, users.n_features)
         localization = optimizer.localization(mean, users.n_users, dimension, budget)
 
-        def oracle_of(i: int, chosen: IntArray) -> GradientOracle:
-            return local_oracle(loss, users.take(chosen), dimension=dimension, min_items=min_items)
+        def oracle_of(i: int, chosen: IntArray) -> Oracle:
+            mine = users.take(chosen)
+            return self.engine.oracle(self.loss, mine, dimension=dimension, min_items=self.min_items)
 
-        return localization.run(oracle_of, users.n_users, noise, first)
-    oracle = local_oracle(loss, users, dimension=_dimension(first), min_items=min_items)
-    calibrated = mean.calibrate(users.n_users, oracle.dimension, budget, optimizer.rounds)
-    return optimizer.run(oracle, calibrated, noise, first)
+        return localization.run(oracle_of, users.n_users, self.noise, start, self.progress)
+
+    def planned(self, plan: Plan, domain: Domain | None, start: FloatArray | None) -> Solution:
+        """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
+        n_users = self.users.n_users
+        if n_users != plan.n_users:
+            raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {n_users}")
+        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        if dimension != plan.n_features:
+            raise InvalidInputError(
+                f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
+                "plan with n_features = number of coordinates of theta"
+            )
+        plan.budget.warn_if_weak_for(n_users)
+        domain = domain if domain is not None else EVERYWHERE
+        phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
+
+        def oracle_of(i: int, users: Users | StoredUsers) -> Oracle:
+            radius = plan.phases[i].smoothing_radius
+            smooth = smoothed(self.loss, radius, dimension, sampled=plan.calibration == "paper")
+            return self.engine.oracle(smooth, users, dimension=dimension, min_items=self.min_items)
+
+        if len(phases) == 1 and phases[0].n_users == n_users:
+            oracle = oracle_of(0, self.users)
+            solution = phases[0].optimizer.run(oracle, phases[0].mean, self.noise, start, self.progress())
+        else:
+            users = _in_memory(self.users, "a plan of several phases")
+            solution = Localization(phases).run(
+                lambda i, chosen: oracle_of(i, users.take(chosen)), n_users, self.noise, start, self.progress
+            )
+        # The paper runs its mean with a smaller delta than it promises.
+        return replace(solution, privacy=replace(solution.privacy, delta=plan.budget.delta))
 
 
-def _run_plan(
-    loss: Objective,
-    users: Users,
-    plan: Plan,
-    domain: Domain | None,
-    start: FloatArray | None,
-    min_items: int,
-    noise: NoiseSource,
-) -> Solution:
-    """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
-    if users.n_users != plan.n_users:
-        raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {users.n_users}")
-    dimension = _dimension(start) or n_parameters(loss, users.n_features)
-    if dimension != plan.n_features:
-        raise InvalidInputError(
-            f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
-            "plan with n_features = number of coordinates of theta"
-        )
-    plan.budget.warn_if_weak_for(users.n_users)
-    domain = domain if domain is not None else EVERYWHERE
-    phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
-
-    def oracle_of(i: int, chosen: IntArray) -> GradientOracle:
-        radius = plan.phases[i].smoothing_radius
-        smooth = smoothed(loss, radius, dimension, sampled=plan.calibration == "paper")
-        return local_oracle(smooth, users.take(chosen), dimension=dimension, min_items=min_items)
-
-    if len(phases) == 1 and phases[0].n_users == users.n_users:
-        oracle = oracle_of(0, np.arange(users.n_users))
-        solution = phases[0].optimizer.run(oracle, phases[0].mean, noise, start)
-    else:
-        solution = Localization(phases).run(oracle_of, users.n_users, noise, start)
-    # The paper runs its mean with a smaller delta than it promises.
-    return replace(solution, privacy=replace(solution.privacy, delta=plan.budget.delta))
+def _in_memory(users: Users | StoredUsers, what: str) -> Users:
+    if isinstance(users, StoredUsers):
+        raise InvalidInputError(f"{what} needs users in memory; read them with load_users")
+    return users
 
 
 def _phase(phase: PhasePlan, plan: Plan, domain: Domain) -> Phase:

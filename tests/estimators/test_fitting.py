@@ -156,7 +156,7 @@ def test_one_user_moves_one_gradient(name):
     other = replaced(users, np.array(WILD["far"]), np.zeros(2), place=7)
     both = []
     for data in (users, replaced(other, np.array(WILD["far"]), np.zeros(2), place=8)):
-        oracle = fitting.local_oracle(
+        oracle = fitting.HERE.oracle(
             TASKS[name].loss, data, dimension=FEATURES * (3 if name == "multinomial" else 1)
         )
         both.append({row.tobytes() for row in oracle.evaluate(np.linspace(-1, 1, oracle.dimension))})

@@ -45,7 +45,11 @@ class SeparateNoise:
 @partial(jax.jit, static_argnums=0)
 def run(private, queries, draws):
     steps = (queries, draws)
-    return jax.lax.scan(lambda state, step: private.round(state, *step), private.initial_state(), steps)
+    return jax.lax.scan(
+        lambda state, step: private.compiled.answer(state, private.compiled.exact(step[0]), step[1]),
+        private.initial_state(),
+        steps,
+    )
 
 
 def looped(mean, queries, noise):

@@ -48,9 +48,9 @@ def bounds(units, R):
     """How many users the triangle inequality leaves open, and how many of them are far out."""
     present = ~np.isnan(units[:, 0])
     with jax.enable_x64(True):
-        middle = np.asarray(in_loop_friends._middle(jnp.asarray(units), jnp.asarray(present)))
+        middle = np.asarray(in_loop_friends.middle(jnp.asarray(units), jnp.asarray(present)))
         distances = np.where(present, np.linalg.norm(units - middle, axis=1), np.inf)
-        at_least, at_most = in_loop_friends._bounds(
+        at_least, at_most = in_loop_friends.count_bounds(
             jnp.asarray(distances), jnp.asarray(present), float(R), 1e-12
         )
         is_open = np.asarray(at_least < at_most)
@@ -111,7 +111,7 @@ def test_nobody_is_there():
 def test_the_slack_covers_the_rounding_of_norms_in_every_dimension():
     """A norm of d squares is off by at most (d + 4) 2^-53; the bounds use it four times at most."""
     for d in (1, 100, 2**26):
-        assert in_loop_friends._slack(d) > 4 * (d + 4) * 2.0**-53
+        assert in_loop_friends.rounding_slack(d) > 4 * (d + 4) * 2.0**-53
 
 
 def test_order_does_not_matter():

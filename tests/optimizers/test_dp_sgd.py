@@ -1,6 +1,9 @@
 """Algorithm 3: right without noise, projected, averaged, halting, one compiled loop."""
 
+from dataclasses import replace
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import lsq_linear, minimize
@@ -14,6 +17,7 @@ from userdp.means.sensitivity import mean_sensitivity
 from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD
 from userdp.optimizers import dp_sgd as module
+from userdp.optimizers import rounds as loop
 from userdp.privacy import Budget
 from userdp.problems import Box, L2Ball, Linear, Logistic, Regularized, Simplex, Squared, SquaredDistance
 
@@ -145,16 +149,12 @@ def test_replacing_one_user_moves_one_round_by_no_more_than_the_sensitivity(sile
             oracle = local_oracle(SquaredDistance(), Users(table, users.offsets))
             private = module.in_loop(calibrated)
             with jax.enable_x64(True):
-                zero = np.zeros(D)
                 # Past the gate: its answer would be withheld, here it is looked at.
-                point, state = module._loop(
-                    DPSGD(1, step),
+                point, state = loop.run_rounds(
+                    loop.Descent(1, 0, step, module.EVERYWHERE, 0.0),
                     private,
-                    oracle.user_gradients,
-                    0.0,
-                    oracle.data,
-                    *_centre(zero),
-                    zero,
+                    oracle,
+                    jnp.zeros(D),
                     private.draw(silent_noise),
                     jax.random.key(0),
                 )
@@ -169,12 +169,6 @@ def test_replacing_one_user_moves_one_round_by_no_more_than_the_sensitivity(sile
             assert moved <= step * bound * (1 + 1e-9)
             used = max(used, moved / (step * bound))
     assert used > 0.02
-
-
-def _centre(zero):
-    """The loop's further public arguments, where it has them."""
-    names = module._loop.__wrapped__.__code__.co_varnames[: module._loop.__wrapped__.__code__.co_argcount]
-    return (zero,) if "ridge_centre" in names else ()
 
 
 def test_refused_runs_release_nothing():
@@ -224,7 +218,7 @@ def test_all_rounds_run_in_one_compiled_loop():
     oracle = GradientOracle(plain.data, counting, 0.0, N, D)
     DPSGD(1_000, 0.1).run(oracle, mean, SeededNoise(0))
     assert len(calls) <= 2
-    before = module._loop._cache_size()
+    before = loop._loop._cache_size()
     for seed in (1, 2):
         _, _, users = data(seed, targets=False)
         run(
@@ -234,7 +228,17 @@ def test_all_rounds_run_in_one_compiled_loop():
             SeededNoise(seed),
             mean=ConcentratedMean(9.0, gate="deferred"),
         )
-    assert module._loop._cache_size() == before + 1
+    assert loop._loop._cache_size() == before + 1
+
+
+def test_other_numbers_of_a_clipped_run_compile_nothing():
+    before = loop._loop._cache_size()
+    for seed, step, radius, ridge in ((1, 0.1, 1.0, 0.0), (2, 0.3, 0.7, 0.5)):
+        X, _, users = data(seed, targets=False)
+        mean = ClippedMean(radius, centre=X[0]).calibrate(N, D, BUDGET, 3)
+        oracle = replace(local_oracle(SquaredDistance(), users), ridge=ridge)
+        DPSGD(3, step).run(oracle, mean, SeededNoise(seed))
+        assert loop._loop._cache_size() == before + 1
 
 
 def test_same_seed_same_answer():

@@ -9,6 +9,7 @@ import pytest
 
 import userdp
 from userdp.data import Users
+from userdp.engines import LocalEngine
 from userdp.errors import InvalidInputError
 from userdp.means.clipped import clip_to_lattice_ball
 from userdp.mechanisms.noise import SeededNoise
@@ -159,6 +160,10 @@ def test_both_find_a_mean_and_state_a_user_s_guarantee(optimizer):
     ):
         with pytest.raises(InvalidInputError, match="give max_items"):
             userdp.minimize(SquaredDistance(), users, **run, **wrong)
+    with pytest.raises(InvalidInputError, match="leave engine out"):
+        userdp.minimize(SquaredDistance(), users, **run, max_items=2, engine=LocalEngine(device="gpu"))
+    with pytest.raises(InvalidInputError, match="groups go with DPSGD"):
+        userdp.minimize(SquaredDistance(), users, **run, max_items=2, group_size=2)
 
 
 @pytest.mark.parametrize("loss", [Absolute(), Logistic(), JaxLoss(lambda theta, z: theta @ z)])

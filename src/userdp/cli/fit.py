@@ -13,6 +13,15 @@ import typer
 import userdp
 from userdp.cli import options
 from userdp.cli.display import Display
+from userdp.cli.engines import (
+    Address,
+    CheckpointFolder,
+    DeviceOption,
+    EngineName,
+    EngineOption,
+    Workers,
+    engine_of,
+)
 from userdp.cli.output import new_folder
 from userdp.cli.reading import reading
 from userdp.cli.reports import model_report
@@ -144,6 +153,11 @@ def fit(
     no_intercept: Annotated[
         bool, typer.Option("--no-intercept", rich_help_panel="Model", help="Fit no constant term.")
     ] = False,
+    engine: EngineOption = EngineName.local,
+    address: Address = None,
+    workers: Workers = 2,
+    device: DeviceOption = None,
+    checkpoint: CheckpointFolder = None,
     unit: options.Unit = "user",
     seed: options.Seed = None,
     ledger: options.LedgerFile = None,
@@ -172,9 +186,12 @@ def fit(
         "fit_intercept": not no_intercept,
         "min_items": min_items,
         "max_items": max_items,
+        "engine": engine_of(engine, address, workers, device),
+        "checkpoint": checkpoint,
         **({"quantile": quantile} if model is Model.quantile else {}),
     }
-    with spending(budget, ledger, dataset, what=options.purpose(f"fit {model.value}", seed)) as spend:
+    what = options.purpose(f"fit {model.value}", seed)
+    with spending(budget, ledger, dataset, what, checkpoint) as spend:
         with new_folder(out, overwrite=overwrite) as draft:
             table = read_table(data)
             columns = Columns(

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from userdp.arrays import IntArray
 from userdp.cli.display import print_line
 from userdp.errors import InvalidInputError, NotConcentratedError, UserDPError
 from userdp.mechanisms.noise import SecureNoise, SeededNoise
+from userdp.optimizers.checkpoint import run_name
 from userdp.privacy.budget import Budget
 from userdp.privacy.ledger import Ledger, Reservation
 
@@ -58,6 +60,17 @@ class Spending:
                 f"cannot print the release: {problem}; {where}; the budget is spent"
             ) from None
 
+    def resume(self) -> None:
+        """Take over the reservation that this run made before it was interrupted, if it did."""
+        if self._ledger is None:
+            return
+        amount = Decimal(str(tidy(self._budget.epsilon))), Decimal(str(self._budget.delta))
+        (account,) = self._ledger.status(self._dataset)
+        for entry in account.entries:
+            found = entry.reservation
+            if entry.what == self._what and (found.epsilon, found.delta) == amount:
+                self.reservation, self.is_spent = found, True
+
     def released(self, reference: Path | None) -> None:
         """Note in the ledger that the release came out, and where; the sums are right without the note."""
         if self._ledger is None or self.reservation is None:
@@ -70,17 +83,26 @@ class Spending:
 
 
 @contextmanager
-def spending(budget: Budget, file: Path | None, dataset: str | None, what: str) -> Iterator[Spending]:
-    """Open the ledger, if there is one, and tell failures before the first noise from those after."""
+def spending(
+    budget: Budget, file: Path | None, dataset: str | None, what: str, checkpoint: Path | None = None
+) -> Iterator[Spending]:
+    """Open the ledger, if there is one, and tell failures before the first noise from those after.
+
+    ``checkpoint`` is the folder of a run that may be interrupted: however often it goes on, it pays once.
+    """
     if (file is None) != (dataset is None):
         raise InvalidInputError("--ledger FILE and --dataset NAME go together; give both or neither")
     ledger = None
     if file is not None:
         ledger = Ledger(file, create=False)
-    spend = Spending(budget, ledger, dataset or "", what)
+    # A run that may be interrupted has a name of its own, under which it finds its reservation again.
+    named = what if checkpoint is None else f"{what}, run {run_name(checkpoint)}"
+    spend = Spending(budget, ledger, dataset or "", named)
     try:
         if ledger is not None:
             ledger.status(dataset)  # a data set without a limit is refused before anything is read
+            if checkpoint is not None:
+                spend.resume()
         yield spend
     except (UserDPError, OSError) as error:
         if not spend.is_spent:

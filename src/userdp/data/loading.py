@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from userdp.arrays import FloatArray
-from userdp.data.encoding import Categories, as_codes, as_numbers, choose_features, declared_values
+from userdp.data.encoding import Categories, Encoding, as_codes, as_numbers, choose_features, declared_values
 from userdp.data.grouping import group_rows
 from userdp.data.tables import Table, as_names, quoted, read_table
 from userdp.data.users import Users
@@ -105,23 +105,71 @@ def load_users(
     >>> table.users.rows.tolist()
     [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [3.0, 0.0, 1.0]]
     """
-    table = read_table(source)
-    user = as_names(user)
-    roles = user if label is None else [*user, label]
-    table.require(roles)
-    if not user or len(set(roles)) < len(roles):
-        raise InvalidInputError(f"user and label must be different columns, got {quoted(roles)}")
-    encoding = choose_features(table, features, categories, other, exclude=roles)
-    read_label = None if label is None else _LabelReader.of(table, label, classes)
-    float_type = _float_type(dtype)
-
+    reader = TableReader.of(source, user, features, label, classes, categories, other, dtype)
     ids, blocks, labels = [], [], []
-    for frame in table.batches([*roles, *encoding.column_names], _ROWS_AT_ONCE):
-        ids.append(frame.select(user))
-        blocks.append(encoding.encode(frame, float_type))
-        if read_label is not None:
-            labels.append(read_label(frame))
-    return UserTable(_sorted_by_user(table, ids, blocks, labels), encoding.feature_names, encoding.booleans)
+    for frame, rows, targets in reader.batches(_ROWS_AT_ONCE):
+        ids.append(frame.select(reader.user))
+        blocks.append(rows)
+        if targets is not None:
+            labels.append(targets)
+    return UserTable(
+        _sorted_by_user(reader.table, ids, blocks, labels), reader.feature_names, reader.encoding.booleans
+    )
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """How a table's rows become ids, features and targets; made from its schema and the declarations."""
+
+    table: Table
+    user: list[str]
+    encoding: Encoding
+    label: "_LabelReader | None"
+    float_type: type[np.floating[Any]]
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        user: str | Sequence[str],
+        features: str | Sequence[str] | None,
+        label: str | None,
+        classes: Sequence[Any] | None,
+        categories: Categories | None,
+        other: str | Sequence[str],
+        dtype: DTypeLike,
+    ) -> "TableReader":
+        """Check the arguments of :func:`load_users` against the table's schema."""
+        table, user = read_table(source), as_names(user)
+        roles = user if label is None else [*user, label]
+        table.require(roles)
+        if not user or len(set(roles)) < len(roles):
+            raise InvalidInputError(f"user and label must be different columns, got {quoted(roles)}")
+        encoding = choose_features(table, features, categories, other, exclude=roles)
+        read_label = None if label is None else _LabelReader.of(table, label, classes)
+        return cls(table, user, encoding, read_label, _float_type(dtype))
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One per column of the rows."""
+        return self.encoding.feature_names
+
+    def ids(self) -> "pl.DataFrame":
+        """Read whose rows there are, and nothing else."""
+        import polars as pl
+
+        frames = list(self.table.batches(self.user, _ROWS_AT_ONCE))
+        return pl.concat(frames) if frames else pl.DataFrame()
+
+    def batches(self, size: int) -> "Iterator[tuple[pl.DataFrame, NDArray[Any], FloatArray | None]]":
+        """Read all rows once, in order: the raw columns, the features, the targets."""
+        roles = self.user if self.label is None else [*self.user, self.label.column]
+        for frame in self.table.batches([*roles, *self.encoding.column_names], size):
+            yield (
+                frame,
+                self.encoding.encode(frame, self.float_type),
+                None if self.label is None else self.label(frame),
+            )
 
 
 def stream_features(

@@ -53,6 +53,11 @@ class Users:
         return int(self.rows.shape[1])
 
     @property
+    def has_targets(self) -> bool:
+        """Whether rows have targets."""
+        return self.targets is not None
+
+    @property
     def items_per_user(self) -> IntArray:
         """How many rows each user has; private."""
         return np.diff(self.offsets)

@@ -1,7 +1,7 @@
 """Ragged users as a few dense blocks.
 
-Users with about the same number of items share a block and are padded to its width. Widths grow by at most a
-quarter, so padding costs at most 25% of the data. A user's width depends on that user's own number of items alone,
+Users with about the same number of items share a block and are padded to its width. Widths grow by at most an
+eighth, so padding costs at most 12.5% of the data. A user's width depends on that user's own number of items alone,
 and padded items have weight zero, so a block computes each user as it would alone.
 """
 
@@ -24,9 +24,10 @@ class Block:
 
     ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
     items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
-    ``count`` is ``n_users`` as an array, and the spare row (a spare user in ``usable`` and ``positions``) is never
-    read: they keep a compiler from treating a block with a single user in another way than a larger one. Small
-    users come in full groups of ``lanes``, the last one filled up with spare users.
+    ``count`` is the number of users as an array (``n_users`` also counts null users that were added), and the
+    spare row (a spare user in ``usable`` and ``positions``) is never read: they keep a compiler from treating a
+    block with a single user in another way than a larger one. Small users come in full groups of ``lanes``, the
+    last one filled up with spare users.
     """
 
     features: Any
@@ -47,32 +48,60 @@ SMALL = 256
 
 
 def widths(largest: int) -> IntArray:
-    """Return the block widths 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, ... up to the first that holds ``largest``."""
+    """Return the block widths 1, 2, ..., 16, 18, 20, ..., 32, 36, ... up to the first that holds ``largest``.
+
+    There are eight between a power of two and the next.
+    """
     found = [1]
     while found[-1] < largest:
-        found.append(max(found[-1] + 1, found[-1] * 5 // 4))
+        found.append(found[-1] + max(1, (1 << (found[-1].bit_length() - 1)) // 8))
     return np.array(found)
 
 
-def blocks(users: Users, min_items: int = 1, dtype: DTypeLike = np.float32) -> tuple[Block, ...]:
-    """Lay out users in blocks; users without targets get targets of zero."""
+def blocks(
+    users: Users,
+    min_items: int = 1,
+    dtype: DTypeLike = np.float32,
+    *,
+    first: int = 0,
+    few_shapes: bool = False,
+) -> tuple[Block, ...]:
+    """Lay out users in blocks; users without targets get targets of zero.
+
+    Parameters
+    ----------
+    first : int
+        The place in the whole data of the first user, where these are some of many.
+    few_shapes : bool
+        Add null users until a block's number of users is one of :func:`widths`: blocks of many shards then share
+        a few shapes, and what is compiled for one shard serves the others.
+    """
     if min_items < 1:
         raise InvalidInputError(f"min_items must be at least 1, got {min_items}")
     items, usable = users.items_per_user, users.usable(min_items)
     grid = widths(int(items.max()))
     width_of = grid[np.searchsorted(grid, items)]
     return tuple(
-        _block(users, np.flatnonzero(width_of == width), int(width), usable, dtype)
+        _block(users, np.flatnonzero(width_of == width), int(width), usable, dtype, first, few_shapes)
         for width in np.unique(width_of)
     )
 
 
-def _block(users: Users, members: IntArray, width: int, usable: NDArray[np.bool_], dtype: DTypeLike) -> Block:
+def _block(
+    users: Users,
+    members: IntArray,
+    width: int,
+    usable: NDArray[np.bool_],
+    dtype: DTypeLike,
+    first: int,
+    few_shapes: bool,
+) -> Block:
     items, ok = users.items_per_user[members], usable[members]
     n, slot = len(members), np.arange(width)
     lanes = LANES if width * users.n_features < SMALL else 1
-    spare = -n % lanes if lanes > 1 else 1
-    rows = (n + spare) * width if lanes > 1 else n * width + 1
+    room = int(widths(n)[-1]) if few_shapes else n
+    places = room + (-room % lanes if lanes > 1 else 1)
+    rows = places * width if lanes > 1 else room * width + 1
     real = (slot < items[:, None]) & ok[:, None]
     here, there = np.flatnonzero(real), (users.offsets[members][:, None] + slot)[real]
     features = np.zeros((rows, users.n_features), dtype)
@@ -83,14 +112,15 @@ def _block(users: Users, members: IntArray, width: int, usable: NDArray[np.bool_
         if users.targets is not None:
             targets[here] = users.targets[there]
     weights[: n * width] = (real / items[:, None]).ravel()
+    spare = places - n
     return Block(
         features=features,
         targets=targets,
         weights=weights,
         usable=np.pad(ok, (0, spare)),
-        positions=np.pad(members, (0, spare)),
+        positions=np.pad(members + first, (0, spare)),
         count=np.asarray(n),
-        n_users=n,
+        n_users=room,
         width=width,
         lanes=lanes,
     )

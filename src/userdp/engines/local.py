@@ -19,9 +19,11 @@ from numpy.typing import DTypeLike
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.engines.groups import grouped, members, n_groups
 from userdp.engines.layout import Block, blocks
 from userdp.errors import InvalidInputError
 from userdp.problems import (
+    GLM,
     Item,
     LinearPredictorLoss,
     Loss,
@@ -74,6 +76,8 @@ def local_oracle(
     dimension: int | None = None,
     min_items: int = 1,
     dtype: DTypeLike = np.float32,
+    device: str | None = None,
+    group_size: int = 1,
 ) -> GradientOracle:
     """Lay out users in memory and return their gradient oracle.
 
@@ -83,31 +87,57 @@ def local_oracle(
     ----------
     dimension : int, optional
         Coordinates of theta, where the loss cannot tell from the number of features.
+    device : str, optional
+        ``"cpu"`` or ``"gpu"``; what JAX prefers by default.
+    group_size : int
+        So many users that follow each other stand for one (:mod:`userdp.engines.groups`).
     """
     plain, ridge = without_ridge(loss)
-    _require_targets(plain, users)
+    check_targets(plain, users.has_targets)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
-        data = jax.tree.map(jnp.asarray, blocks(users, min_items, dtype))
-    user_gradients = _user_gradients(plain, users.targets is not None)
-    return GradientOracle(data, user_gradients, ridge, users.n_users, dimension)
+        laid_out = blocks(users, min_items, dtype)
+        data: Any = jax.device_put(laid_out, _device(device))
+    on_gpu = (device or jax.default_backend()) == "gpu"
+    user_gradients = gradients_of(plain, users.has_targets, on_gpu)
+    if group_size > 1:
+        with jax.enable_x64(True):
+            data = data, jax.device_put(members(laid_out, group_size), _device(device))
+        user_gradients = grouped(user_gradients)
+    return GradientOracle(data, user_gradients, ridge, n_groups(users.n_users, group_size), dimension)
+
+
+def _device(name: str | None) -> jax.Device | None:
+    if name is None:
+        return None
+    try:
+        return jax.devices(name)[0]
+    except RuntimeError:
+        raise InvalidInputError(
+            f"there is no {name} that JAX can use; on a machine with an NVIDIA card: pip install 'userdp[cuda]'"
+        ) from None
 
 
 @lru_cache(maxsize=64)
-def _user_gradients(loss: Objective, has_targets: bool) -> UserGradients:
+def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> UserGradients:
     """Return one function per loss, so that a compiled loop serves all data of one shape."""
     kernel = _kernel(loss, has_targets)
 
-    def block_gradients(block: Block, theta: Array, key: Array) -> Array:
-        if block.lanes > 1 and isinstance(loss, LinearPredictorLoss):
-            return _side_by_side(loss, block, theta)
-        return _one_by_one(kernel, block, theta, key)
-
     def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
-        theta = theta.astype(data[0].features.dtype)
-        return jnp.concatenate([block_gradients(block, theta, key) for block in data])
+        return jnp.concatenate([of_block(block, theta, key) for block in data])
 
+    def of_block(block: Block, theta: Array, key: Array) -> Array:
+        theta = theta.astype(block.features.dtype)
+        if on_gpu and isinstance(loss, GLM) and len(theta) <= gpu.LONGEST_ROW:
+            found = gpu.glm_gradients(loss.derivative, block, theta)
+            return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
+        if not on_gpu and block.lanes > 1 and isinstance(loss, LinearPredictorLoss):
+            return _side_by_side(loss, block, theta)
+        return _one_by_one(kernel, block, theta, key, on_gpu)
+
+    if on_gpu:
+        from userdp.engines import gpu
     return user_gradients
 
 
@@ -136,9 +166,10 @@ def without_ridge(loss: Objective) -> tuple[Objective, float]:
     return loss, 0.0
 
 
-def _require_targets(loss: Objective, users: Users) -> None:
+def check_targets(loss: Objective, has_targets: bool) -> None:
+    """Refuse a loss of labelled items for rows without targets."""
     labelled = loss.loss if isinstance(loss, SampledSmoothing) else loss
-    if users.targets is None and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
+    if not has_targets and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
         raise InvalidInputError(
             f"{type(labelled).__name__} needs a target for each row; give y to Users.from_rows(X, groups, y)"
         )
@@ -170,18 +201,30 @@ def _items(block: Block, first: Array, n_users: int) -> tuple[Array, ...]:
     )
 
 
-def _one_by_one(kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
-    """Compute the users of one block, one after the other, by a loop that is compiled without their number."""
+def _one_by_one(kernel: Kernel, block: Block, theta: Array, key: Array, on_gpu: bool) -> Array:
+    """Compute the users of one block, one after the other, by a loop that is compiled without their number.
 
-    def one_user(place: Array, gradients: Array) -> Array:
+    A GPU computes a fixed number of users at a time instead.
+    """
+
+    def one_user(place: Array) -> Array:
         features, targets, weights = _items(block, place, 1)
         user_key = jax.random.fold_in(key, block.positions[place])
-        gradient = kernel(theta, features, targets, weights, user_key)
-        return gradients.at[place].set(jnp.where(block.usable[place], gradient, jnp.nan))
+        return kernel(theta, features, targets, weights, user_key)
 
     null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
-    gradients: Array = jax.lax.fori_loop(0, block.count, one_user, null)
-    return gradients[: block.n_users]
+    if on_gpu:
+        from userdp.engines.gpu import batched_gradients
+
+        gradients = batched_gradients(one_user, block.n_users, block.count, null)
+    else:
+        gradients = jax.lax.fori_loop(
+            0,
+            block.count,
+            lambda place, found: jax.lax.dynamic_update_index_in_dim(found, one_user(place), place, 0),
+            null,
+        )
+    return jnp.where(block.usable[:, None], gradients, jnp.nan)[: block.n_users]
 
 
 def _kernel(loss: Objective, has_targets: bool) -> Kernel:

@@ -1,8 +1,10 @@
 """What the estimators share: checking input, fitting privately, carrying only what was released."""
 
 import math
+import os
 import sys
 import warnings
+from dataclasses import replace
 from operator import index
 from typing import Any, Self
 
@@ -14,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import userdp
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.engines.interface import Engine, LocalEngine
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.estimators import fitting
-from userdp.estimators.fitting import Options, Task
+from userdp.estimators.fitting import FittedLinear, Options, Task
 from userdp.estimators.inputs import boolean_columns, read_rows
 from userdp.estimators.linear_model import LinearModel
-from userdp.mechanisms.noise import noise_source
+from userdp.mechanisms.noise import NoiseSource, noise_source
+from userdp.optimizers.checkpoint import Checkpoint
 from userdp.privacy.budget import Budget
 
 
@@ -44,6 +48,11 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         What a user is, for the statement.
     random_state : int, optional
         A seed makes the result repeatable, for experiments only, and the statement says so.
+    engine : Engine, optional
+        Who computes the users' gradients: ``LocalEngine(device="gpu")``, ``RayEngine(address)``; this machine by
+        default.
+    checkpoint : path, optional
+        A folder from which an interrupted fit on the same data goes on. As sensitive as the data while it exists.
 
     Attributes
     ----------
@@ -72,6 +81,8 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         rounds: int | None = None,
         unit: str = "user",
         random_state: int | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -83,6 +94,8 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.rounds = rounds
         self.unit = unit
         self.random_state = random_state
+        self.engine = engine
+        self.checkpoint = checkpoint
 
     def _options(self) -> Options:
         for name in ("epsilon", "delta", "ridge"):
@@ -126,7 +139,8 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("there is only one user; privacy among users needs at least 2")
         budget.warn_if_weak_for(users.n_users)
         _warn_if_searching()
-        fitted = fitting.fit(users, task, budget, options, noise, boolean_columns(X))
+        options = replace(options, booleans=tuple(boolean_columns(X).tolist()))
+        fitted = self._run(users, task, budget, options, noise)
         self.coef_ = fitted.coefficients
         self.intercept_ = fitted.intercepts
         self.feature_low_, self.feature_high_ = fitted.low, fitted.high
@@ -136,6 +150,20 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.plan_ = fitted.plan
         self.privacy_ = fitted.privacy
         return self
+
+    def _run(
+        self, users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource
+    ) -> FittedLinear:
+        """Fit, and keep what an interrupted fit needs where a checkpoint was asked for."""
+        options = replace(options, engine=self.engine if self.engine is not None else LocalEngine())
+        if self.checkpoint is None:
+            return fitting.fit(users, task, budget, options, noise)
+        public = replace(options, engine=LocalEngine())  # any engine gives the same answer
+        with Checkpoint(self.checkpoint) as kept:
+            noise = kept.noise(noise, users, task, budget, public, self.random_state)
+            fitted = fitting.fit(users, task, budget, replace(options, progress=kept.progress()), noise)
+            kept.finish()
+        return fitted
 
     def _predictor(self, X: ArrayLike) -> FloatArray:
         """Return the linear predictor, shape (n_rows, k)."""

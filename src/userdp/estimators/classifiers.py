@@ -1,5 +1,6 @@
 """Private linear classifiers."""
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 
 from userdp.arrays import FloatArray
+from userdp.engines.interface import Engine
 from userdp.errors import InvalidInputError
 from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
@@ -22,7 +24,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearEstimator):  # type: ignor
     ----------
     classes : sequence
         The labels that may occur, public knowledge; a row with another label makes its user null.
-    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
+    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds
+        See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
+    unit, random_state, engine, checkpoint
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
 
     Attributes
@@ -45,6 +49,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearEstimator):  # type: ignor
         rounds: int | None = None,
         unit: str = "user",
         random_state: int | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             epsilon,
@@ -57,6 +63,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearEstimator):  # type: ignor
             rounds=rounds,
             unit=unit,
             random_state=random_state,
+            engine=engine,
+            checkpoint=checkpoint,
         )
         self.classes = classes
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.users import Users
-from userdp.engines.local import GradientOracle, local_oracle
+from userdp.engines.interface import Engine, LocalEngine, Oracle
 from userdp.estimators.stages import (
     Target,
     private_base_rate,
@@ -32,6 +32,7 @@ from userdp.means.clipped import ClippedMean
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
+from userdp.optimizers.rounds import Progress
 from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event, GaussianEvent
 from userdp.privacy.budget import Budget
@@ -42,6 +43,7 @@ from userdp.problems import L2Ball, Loss, Multinomial
 BOUND, TARGET_BOUND = 8.0, 100.0
 # What one unit of a boolean feature is: the spread of one that is true for every seventh row, or every seventh not.
 BOOLEAN_MAGNITUDE = 0.35
+HERE = LocalEngine()
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Options:
-    """Public choices of the caller."""
+    """Public choices of the caller; ``booleans`` tells which features are 0 or 1 by their type, none by default."""
 
     fit_intercept: bool = True
     min_items: int = 1
@@ -73,6 +75,9 @@ class Options:
     rounds: int | None = None
     ridge: float = 0.0
     coefficient_bound: float | None = None
+    booleans: tuple[bool, ...] = ()
+    engine: Engine = HERE
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True)
@@ -114,25 +119,13 @@ class _Columns:
         return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
 
 
-def fit(
-    users: Users,
-    task: Task,
-    budget: Budget,
-    options: Options,
-    noise: NoiseSource,
-    booleans: BoolArray | None = None,
-) -> FittedLinear:
+def fit(users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource) -> FittedLinear:
     """Fit a linear model; everything that leaves is private, and what can be refused is refused before noise.
 
     No floating-point warning leaves: it would tell of one user's values.
-
-    Parameters
-    ----------
-    booleans : array of shape (n_features,), optional
-        Which features are 0 or 1 by their declared type; none by default.
     """
-    if booleans is None:
-        booleans = np.zeros(users.n_features, dtype=bool)
+    booleans = np.zeros(users.n_features, dtype=bool)
+    booleans[: len(options.booleans)] = options.booleans
     split = shares(
         users.n_users,
         users.n_features,
@@ -179,7 +172,7 @@ def _fit(
         scaled = replace(scaled, rows=np.hstack([scaled.rows, ones]))
 
     start = _start(task, scaled.n_features, start_rates, options.fit_intercept)
-    oracle = local_oracle(task.loss, scaled, dimension=len(start))
+    oracle = options.engine.oracle(task.loss, scaled, dimension=len(start))
     theta, noise_std, statement, rounds = _descend(
         oracle, start, split, curvature, budget, events, options, noise
     )
@@ -189,7 +182,7 @@ def _fit(
 
 
 def _descend(
-    oracle: GradientOracle,
+    oracle: Oracle,
     start: FloatArray,
     split: Shares,
     curvature: float,
@@ -216,7 +209,8 @@ def _descend(
     domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
     mean = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=T, beside=events)
     optimizer = DPSGD(T, step, domain, averaged_share=0.75)
-    solution = optimizer.run(replace(oracle, ridge=ridge * clip.kept, ridge_centre=start), mean, noise, start)
+    ridged = replace(oracle, ridge=ridge * clip.kept, ridge_centre=start)
+    solution = optimizer.run(ridged, mean, noise, start, options.progress)
     return solution.point, s / (curvature + ridge), solution.privacy, T
 
 

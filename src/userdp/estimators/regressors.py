@@ -1,11 +1,13 @@
 """Private linear regressions: least squares, Huber, and quantiles."""
 
+import os
 from typing import Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from userdp.arrays import FloatArray
+from userdp.engines.interface import Engine
 from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
 from userdp.estimators.inputs import numeric_targets
@@ -60,7 +62,9 @@ class HuberRegressor(PrivateRegressor):
     threshold : float
         Residuals beyond it count linearly; in units of the privately found scale of the targets.
         (scikit-learn calls it epsilon.)
-    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
+    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds
+        See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
+    unit, random_state, engine, checkpoint
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
     """
 
@@ -78,6 +82,8 @@ class HuberRegressor(PrivateRegressor):
         rounds: int | None = None,
         unit: str = "user",
         random_state: int | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             epsilon,
@@ -90,6 +96,8 @@ class HuberRegressor(PrivateRegressor):
             rounds=rounds,
             unit=unit,
             random_state=random_state,
+            engine=engine,
+            checkpoint=checkpoint,
         )
         self.threshold = threshold
 
@@ -107,7 +115,9 @@ class QuantileRegressor(PrivateRegressor):
     ----------
     quantile : float
         Which quantile of the target is predicted, between 0 and 1.
-    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds, unit, random_state
+    epsilon, delta, fit_intercept, ridge, coefficient_bound, min_items, max_items, rounds
+        See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
+    unit, random_state, engine, checkpoint
         See :class:`~userdp.estimators.base.PrivateLinearEstimator`.
     """
 
@@ -125,6 +135,8 @@ class QuantileRegressor(PrivateRegressor):
         rounds: int | None = None,
         unit: str = "user",
         random_state: int | None = None,
+        engine: Engine | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             epsilon,
@@ -137,6 +149,8 @@ class QuantileRegressor(PrivateRegressor):
             rounds=rounds,
             unit=unit,
             random_state=random_state,
+            engine=engine,
+            checkpoint=checkpoint,
         )
         self.quantile = quantile
 

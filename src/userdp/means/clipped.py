@@ -14,7 +14,7 @@ from userdp.privacy.accounting import Event, GaussianEvent, gaussian_scale, mu_b
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 
-# More than the relative rounding error of a norm in any dimension that fits in memory.
+# More than the relative rounding error of a square root, a quotient and a product.
 _NORM_ERROR = 2.0**-24
 
 
@@ -126,17 +126,24 @@ def norm_limit(lattice: Lattice) -> float:
     return lattice.radius_units * (1 - _NORM_ERROR)
 
 
+def norm_bits(dimension: int) -> int:
+    """Bits per coordinate with which a sum of ``dimension`` squares stays at most 2^53."""
+    return (53 - (dimension - 1).bit_length()) // 2
+
+
 def clip_to_lattice_ball(vectors: FloatArray, centre: FloatArray, lattice: Lattice) -> IntArray:
     """Clip rows into the ball and round towards its centre: integer offsets of norm at most radius_units.
 
     A row that is not finite, or whose offset overflows, becomes the centre.
     """
-    limit = norm_limit(lattice)
+    limit, bits = norm_limit(lattice), norm_bits(lattice.dimension)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         units = (vectors - centre) / lattice.step
         units = np.where(np.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
-        # Scaled by the largest coordinate first, so that no square overflows.
-        largest = np.maximum(np.abs(units).max(axis=1, keepdims=True), 1.0)
-        norms = largest * np.sqrt(((units / largest) ** 2).sum(axis=1, keepdims=True))
+        # The norm of the coordinates rounded up to ``bits`` bits: its square is an exact integer in any order of
+        # summation, and it is never too small.
+        exponent = np.maximum(np.frexp(np.abs(units).max(axis=1, keepdims=True))[1], 1)
+        squares = np.ceil(np.abs(units) * np.ldexp(1.0, bits - exponent)) ** 2
+        norms = np.sqrt(squares.sum(axis=1, keepdims=True)) * np.ldexp(1.0, exponent - bits)
         clipped: IntArray = np.trunc(units * (limit / np.maximum(norms, limit))).astype(np.int64)
     return clipped

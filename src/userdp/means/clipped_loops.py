@@ -1,47 +1,72 @@
 """Clipped means inside a compiled loop: at a fixed radius, and at one that follows a private quantile."""
 
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, field
+from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from userdp.arrays import IntArray
+from userdp.arrays import FloatArray, IntArray
 from userdp.means.adaptive_clipped import (
     COUNT_RESOLUTION,
     LARGEST_STEP,
     RADIUS_RANGE,
     CalibratedAdaptiveClippedMean,
 )
-from userdp.means.clipped import CalibratedClippedMean, norm_limit
-from userdp.means.in_loop import check_shape, gaussian_rows, in_steps
+from userdp.means.clipped import CalibratedClippedMean, norm_bits, norm_limit
+from userdp.means.in_loop import Shards, check_shape, gaussian_rows, in_steps
+from userdp.means.lattice_sums import ClippedSum, clip_to_ball
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.statement import PrivacyStatement
 
 
 @final
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ClippedRounds:
+    """What a compiled loop knows of a clipped mean; centre and steps may change without another compilation."""
+
+    centre: Array | FloatArray
+    step: Array | float
+    answer_step: Array | float
+    shape: tuple[int, int] = field(metadata={"static": True})
+    clipped_sum: ClippedSum = field(metadata={"static": True})
+
+    def exact(self, vectors: Array) -> Array:
+        """Clip onto the lattice ball, add up."""
+        check_shape(vectors, self.shape)
+        return self.clipped_sum(vectors, jnp.asarray(self.centre), jnp.asarray(self.step))
+
+    def answer(self, state: tuple[()], exact: Array, draw: Array) -> tuple[tuple[()], Array]:
+        """Add noise."""
+        return state, jnp.asarray(self.centre) + (exact + draw) * self.answer_step
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class ClippedLoop:
-    """Rounds of the clipped mean; equal ones share a compiled loop."""
+    """Rounds of the clipped mean."""
 
     mean: CalibratedClippedMean
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClippedLoop) and self._public() == other._public()
-
-    def __hash__(self) -> int:
-        return hash(self._public())
-
-    def _public(self) -> tuple[Any, ...]:
-        mean = self.mean
-        return mean.centre.tobytes(), mean.budget, mean.n_users, mean.lattice, mean.event, mean.beside
 
     @property
     def rounds(self) -> int:
         """How many queries are paid for."""
-        return self.mean.event.rounds
+        return self.mean.rounds
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.lattice.dimension
+
+    @property
+    def compiled(self) -> ClippedRounds:
+        """Return its numbers as arguments of a compiled loop."""
+        mean, lattice = self.mean, self.mean.lattice
+        question = ClippedSum(norm_limit(lattice), norm_bits(lattice.dimension))
+        return ClippedRounds(mean.centre, lattice.step, lattice.step / mean.n_users, self.shape, question)
 
     def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
@@ -51,13 +76,11 @@ class ClippedLoop:
         """Nothing is carried."""
         return ()
 
-    def round(self, state: tuple[()], vectors: Array, draw: Array) -> tuple[tuple[()], Array]:
-        """Clip onto the lattice ball, add up, add noise."""
-        lattice = self.mean.lattice
-        check_shape(vectors, self.mean.n_users, lattice.dimension)
-        clipped = _clip(vectors.astype(jnp.float64) - self.mean.centre, lattice.step, norm_limit(lattice))
-        noisy = jnp.sum(clipped, axis=0) + draw
-        return state, jnp.asarray(self.mean.centre) + noisy * (lattice.step / self.mean.n_users)
+    def exact_of_shards(self, shards: Shards, hint: IntArray | None) -> tuple[IntArray, None]:
+        """Clip and add up users that are spread over shards."""
+        rounds = self.compiled
+        parts: list[IntArray] = shards.ask(rounds.clipped_sum, rounds.centre, rounds.step)
+        return np.sum(parts, axis=0), None
 
     def close(self, state: tuple[()], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """State the guarantee; a clipped mean never halts."""
@@ -65,6 +88,7 @@ class ClippedLoop:
 
 
 @final
+@jax.tree_util.register_static
 @dataclass(frozen=True, eq=False)
 class AdaptiveClippedLoop:
     """Rounds of the adaptive clipped mean; the radius is carried, a function of what was released."""
@@ -75,6 +99,16 @@ class AdaptiveClippedLoop:
     def rounds(self) -> int:
         """How many queries are paid for."""
         return self.mean.rounds
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.event.coordinates
+
+    @property
+    def compiled(self) -> "AdaptiveClippedLoop":
+        """Return itself, all of it a part of the program."""
+        return self
 
     def draw(self, noise: NoiseSource) -> dict[str, IntArray]:
         """Draw the noise of all answers and counts; the counts before the first answer are all in its round."""
@@ -89,18 +123,21 @@ class AdaptiveClippedLoop:
         """Return the number of answers, 0, and the initial radius."""
         return jnp.asarray(0), jnp.asarray(self.mean.estimator.radius, jnp.float64)
 
-    def round(
-        self, state: tuple[Array, Array], vectors: Array, draw: dict[str, Array]
+    def exact(self, vectors: Array) -> Array:
+        """Return the users' offsets from the centre: what is asked of them depends on the radius."""
+        check_shape(vectors, self.shape)
+        return vectors.astype(jnp.float64) - self.mean.centre
+
+    def answer(
+        self, state: tuple[Array, Array], exact: Array, draw: dict[str, Array]
     ) -> tuple[tuple[Array, Array], Array]:
         """Clip to the radius, add up, add noise; then count, and move the radius."""
-        mean = self.mean
-        check_shape(vectors, mean.n_users, mean.event.coordinates)
-        answered, radius = state
-        offsets = vectors.astype(jnp.float64) - mean.centre
+        (answered, radius), offsets, mean = state, exact, self.mean
         radius = jax.lax.cond(answered == 0, lambda r: self._warm_up(r, offsets, draw), lambda r: r, radius)
         lattice = mean.lattice(mean.estimator.radius)  # of any radius: the same bits
         step = radius / lattice.radius_units
-        noisy = jnp.sum(_clip(offsets, step, norm_limit(lattice)), axis=0) + draw["answer"]
+        clipped = clip_to_ball(offsets, step, norm_limit(lattice), norm_bits(lattice.dimension))
+        noisy = jnp.sum(clipped, axis=0) + draw["answer"]
         moved = self._moved(radius, offsets, draw["count"])
         radius = jnp.where(answered + 1 < self.rounds, moved, radius)
         return (answered + 1, radius), jnp.asarray(mean.centre) + noisy * (step / mean.n_users)
@@ -125,12 +162,3 @@ class AdaptiveClippedLoop:
     def close(self, state: tuple[Array, Array], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """State the guarantee; a clipped mean never halts."""
         return False, self.mean.statement(seeded=noise.seeded)
-
-
-def _clip(offsets: Array, step: Array | float, limit: float) -> Array:
-    """Clip rows to ``limit`` steps and round towards zero; a row that is not finite becomes zero."""
-    units = in_steps(offsets, step)
-    units = jnp.where(jnp.isfinite(units).all(axis=1, keepdims=True), units, 0.0)
-    largest = jnp.maximum(jnp.abs(units).max(axis=1, keepdims=True), 1.0)
-    norms = largest * jnp.sqrt(jnp.sum((units / largest) ** 2, axis=1, keepdims=True))
-    return jnp.trunc(units * (limit / jnp.maximum(norms, limit))).astype(jnp.int64)

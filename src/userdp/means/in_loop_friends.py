@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 # Integers up to this norm have exact Gram products: (|x| + |y|)^2 <= 2^52.
-_GRAM_NORM = 2.0**25
+GRAM_NORM = 2.0**25
 # The middle of this many users will do.
 _SAMPLE = 128
 
@@ -32,7 +32,7 @@ class Friends(NamedTuple):
 
 def friends(units: Array, radius_units: int, lo: int, hi: int) -> Friends:
     """Weigh users on the lattice (float64 integers; null users are rows of NaN)."""
-    R, slack = float(radius_units), _slack(units.shape[1])
+    R, slack = float(radius_units), rounding_slack(units.shape[1])
     present = ~jnp.isnan(units[:, 0])
     number = jnp.sum(present)
     # Any centre is right; one near the users saves time. The average costs one pass, but one user can move it.
@@ -44,20 +44,20 @@ def friends(units: Array, radius_units: int, lo: int, hi: int) -> Friends:
         return Friends(jnp.where(present, jnp.clip(number - lo, 0, hi - lo), 0), number)
 
     def not_all() -> Friends:
-        offsets = jnp.where(present[:, None], units - _middle(units, present), 0.0)
+        offsets = jnp.where(present[:, None], units - middle(units, present), 0.0)
         distances = jnp.where(present, jnp.sqrt(jnp.sum(offsets**2, axis=1)), jnp.inf)
-        return _from_counts(_counts(offsets, distances, present, R, slack), lo, hi)
+        return weigh(_counts_anywhere(offsets, distances, present, R, slack), lo, hi)
 
     weighed: Friends = jax.lax.cond(2 * farthest * (1 + slack) <= R, all_friends, not_all)
     return weighed
 
 
-def _slack(dimension: int) -> float:
+def rounding_slack(dimension: int) -> float:
     """Bound the relative rounding error of distances, as :mod:`userdp.means.friends` does."""
     return 8 * (dimension + 8) * 2.0**-52
 
 
-def _middle(units: Array, present: Array) -> Array:
+def middle(units: Array, present: Array) -> Array:
     """Return the medians of a sample's coordinates: near most users even where some are far out."""
     sample = slice(None, None, max(1, units.shape[0] // _SAMPLE))
     ordered = jnp.sort(jnp.where(present[sample, None], units[sample], jnp.inf), axis=0)
@@ -65,22 +65,43 @@ def _middle(units: Array, present: Array) -> Array:
     return jnp.where(jnp.isfinite(median), median, 0.0)
 
 
-def _from_counts(counts: Array, lo: int, hi: int) -> Friends:
+def weigh(counts: Array, lo: int, hi: int) -> Friends:
+    """Return the ramp weights and the concentration index of friend counts."""
     descending = -jnp.sort(-counts)
     index = jnp.sum(descending >= jnp.arange(1, counts.shape[0] + 1))
     return Friends(jnp.clip(counts - lo, 0, hi - lo), index.astype(jnp.int64))
 
 
+def _counts_anywhere(offsets: Array, distances: Array, present: Array, R: float, slack: float) -> Array:
+    """Count on a CPU, or on a GPU where there is one: the same integers."""
+
+    def on_cpu(offsets: Array, distances: Array, present: Array) -> Array:
+        return _counts(offsets, distances, present, R, slack)
+
+    if jax.default_backend() != "gpu":
+        return on_cpu(offsets, distances, present)
+    from userdp.means.gpu_friends import LONGEST_ROW, counts_on_gpu
+
+    if offsets.shape[1] > LONGEST_ROW:
+        return on_cpu(offsets, distances, present)
+
+    def on_gpu(offsets: Array, distances: Array, present: Array) -> Array:
+        return counts_on_gpu(offsets, present, R)
+
+    counts: Array = jax.lax.platform_dependent(offsets, distances, present, cpu=on_cpu, cuda=on_gpu)
+    return counts
+
+
 def _counts(offsets: Array, distances: Array, present: Array, R: float, slack: float) -> Array:
     """Count every user's friends, comparing only the pairs that the triangle inequality leaves open."""
-    at_least, at_most = _bounds(distances, present, R, slack)
+    at_least, at_most = count_bounds(distances, present, R, slack)
     is_open = at_least < at_most
     # A product is exact among near users, and enough for those who cannot have a friend farther out.
-    is_near = present & (distances <= _GRAM_NORM)
-    by_product = is_open & ((distances + 2 * R <= _GRAM_NORM) | jnp.all(is_near == present))
-    counts = _compare(at_least, by_product, offsets, is_near, R, _squared_by_product, 128)
+    is_near = present & (distances <= GRAM_NORM)
+    by_product = is_open & ((distances + 2 * R <= GRAM_NORM) | jnp.all(is_near == present))
+    counts = _compare(at_least, by_product, offsets, is_near, R, squared_by_product, 128)
     by_difference = is_open & ~by_product
-    return _compare(counts, by_difference, offsets, present, R, _squared_by_difference, 8)
+    return _compare(counts, by_difference, offsets, present, R, squared_by_difference, 8)
 
 
 def _compare(
@@ -107,7 +128,7 @@ def _compare(
     return exact
 
 
-def _bounds(distances: Array, present: Array, R: float, slack: float) -> tuple[Array, Array]:
+def count_bounds(distances: Array, present: Array, R: float, slack: float) -> tuple[Array, Array]:
     """Bound every count by the triangle inequality: e_i + e_j <= R are friends, |e_i - e_j| > R are not."""
     # Non-negative floats are ordered like their bits, and integers sort faster.
     bits = jax.lax.bitcast_convert_type(distances, jnp.int64)
@@ -121,11 +142,11 @@ def _bounds(distances: Array, present: Array, R: float, slack: float) -> tuple[A
     return jnp.maximum(jnp.where(present, at_least, 0), itself), jnp.where(present, at_most, 0)
 
 
-def _squared_by_product(rows: Array, columns: Array) -> Array:
+def squared_by_product(rows: Array, columns: Array) -> Array:
     """Squared distances, exact for integers of norm up to 2^25."""
     return jnp.sum(rows**2, axis=1)[:, None] + jnp.sum(columns**2, axis=1) - 2 * rows @ columns.T
 
 
-def _squared_by_difference(rows: Array, columns: Array) -> Array:
+def squared_by_difference(rows: Array, columns: Array) -> Array:
     """Squared distances, exact below 2^53 and never mistaken for a small one above."""
     return jnp.sum((rows[:, None, :] - columns[None]) ** 2, axis=2)

@@ -105,10 +105,13 @@ class Lattice:
         total = np.zeros(self.dimension, np.int64)
         for part in (kept[i : i + rows] for i in range(0, kept.size, rows)):
             total += (weights[part].astype(np.float64) @ (units[part] - origin)).astype(np.int64)
-        weight = int(weights[kept].sum())
+        return self.ratio(origin.astype(np.int64), total, int(weights[kept].sum()))
+
+    def ratio(self, origin: IntArray, total: IntArray, weight: int) -> tuple[IntArray, IntArray]:
+        """Return origin + total/weight as (whole units, answer units beyond them), the same for any origin."""
         whole, rest = np.divmod(total, weight)
         fraction = ((rest << self.answer_bits) + weight // 2) // weight
-        return origin.astype(np.int64) + whole, fraction
+        return origin + whole, fraction
 
     def value(self, whole: IntArray, answer_units: IntArray) -> FloatArray:
         """Turn a noisy integer answer into floats: a function of whole * 2^answer_bits + answer_units alone.

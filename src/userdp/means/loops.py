@@ -14,12 +14,14 @@ from userdp.means.adaptive_clipped import CalibratedAdaptiveClippedMean
 from userdp.means.certified import NOT_CONCENTRATED, CertifiedMean
 from userdp.means.clipped import CalibratedClippedMean
 from userdp.means.clipped_loops import AdaptiveClippedLoop, ClippedLoop
-from userdp.means.in_loop import InLoopMean, check_shape, gaussian_rows, in_steps
+from userdp.means.in_loop import InLoopMean, Shards, check_shape, gaussian_rows
 from userdp.means.in_loop_friends import friends
 from userdp.means.interface import CalibratedMean
-from userdp.means.lattice import COORDINATE_LIMIT, Lattice
+from userdp.means.lattice import Lattice
+from userdp.means.lattice_sums import round_to_lattice, weighted_total
 from userdp.means.paper import FINENESS, PaperMean
 from userdp.means.sensitivity import ramp_start
+from userdp.means.sharded import ExactMean, Ramp, mean_of_shards
 from userdp.mechanisms.gates import DeferredGate
 from userdp.mechanisms.noise import NoiseSource, laplace_scale
 from userdp.privacy.calibration import INDEX_RESOLUTION, DeferredSetting
@@ -46,6 +48,7 @@ def in_loop(mean: CalibratedMean) -> InLoopMean | None:
 
 
 @final
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class CertifiedLoop:
     """Rounds of the certified mean with the deferred gate; only :meth:`close` may let them leave."""
@@ -58,6 +61,11 @@ class CertifiedLoop:
         """How many queries are paid for."""
         return self.mean.rounds
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.lattice.dimension
+
     def draw(self, noise: NoiseSource) -> IntArray:
         """Draw the discrete Gaussian noise of all rounds."""
         scale = self.mean.mean_event(self.setting.index).scale
@@ -67,15 +75,33 @@ class CertifiedLoop:
         """Return the smallest index so far: of no round, the number of users."""
         return jnp.asarray(self.mean.n_users, jnp.int64)
 
-    def round(self, state: Array, vectors: Array, draw: Array) -> tuple[Array, Array]:
-        """Weigh, average and add noise."""
-        lattice = self.mean.lattice
-        check_shape(vectors, self.mean.n_users, lattice.dimension)
-        units = _round_to_lattice(vectors, lattice)
-        lo, hi = ramp_start(self.mean.n_users), self.setting.index - 1
-        weights, index = friends(units, lattice.radius_units, lo, hi)
-        whole, fraction = _weighted_mean(units, weights, lattice, hi - lo)
-        return jnp.minimum(state, index), _value(whole, fraction + draw, lattice)
+    @property
+    def compiled(self) -> "CertifiedLoop":
+        """Return itself, all of it a part of the program."""
+        return self
+
+    @property
+    def ramp(self) -> Ramp:
+        """Where weights begin and end."""
+        return Ramp(self.mean.lattice, ramp_start(self.mean.n_users), self.setting.index - 1)
+
+    def exact(self, vectors: Array) -> ExactMean:
+        """Weigh and average."""
+        lattice, ramp = self.mean.lattice, self.ramp
+        check_shape(vectors, self.shape)
+        units = round_to_lattice(vectors, lattice)
+        weights, index = friends(units, lattice.radius_units, ramp.lo, ramp.hi)
+        whole, fraction = _weighted_mean(units, weights, lattice, ramp.hi - ramp.lo)
+        return ExactMean(whole, fraction, index)
+
+    def exact_of_shards(self, shards: Shards, hint: IntArray | None) -> tuple[ExactMean, IntArray | None]:
+        """Weigh and average users that are spread over shards."""
+        return mean_of_shards(shards, self.ramp, hint)
+
+    def answer(self, state: Array, exact: ExactMean, draw: Array) -> tuple[Array, Array]:
+        """Remember the index and add noise."""
+        answer = _value(exact.whole, exact.fraction + draw, self.mean.lattice)
+        return jnp.minimum(state, exact.index), answer
 
     def close(self, state: Array, noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """Pass the gate, once."""
@@ -87,6 +113,7 @@ class CertifiedLoop:
 
 
 @final
+@jax.tree_util.register_static
 @dataclass(frozen=True)
 class PaperLoop:
     """Rounds of the paper's Algorithm 2, which answers zero once it has halted."""
@@ -97,6 +124,11 @@ class PaperLoop:
     def rounds(self) -> int:
         """How many queries Algorithm 2 was set up for."""
         return self.mean.rounds
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users and coordinates."""
+        return self.mean.n_users, self.mean.dimension
 
     def draw(self, noise: NoiseSource) -> dict[str, Any]:
         """Draw AboveThreshold's noise, the keys of the coin flips and the Gaussian noise."""
@@ -114,13 +146,23 @@ class PaperLoop:
         """Not halted."""
         return jnp.asarray(False)
 
-    def round(self, state: Array, vectors: Array, draw: dict[str, Array]) -> tuple[Array, Array]:
-        """Score, keep by coin flips, average, add noise."""
-        check_shape(vectors, self.mean.n_users, self.mean.dimension)
-        x = vectors.astype(jnp.float64)
-        n, tau = self.mean.n_users, self.mean.radius
-        close, near = _plain_counts(x, tau), _plain_counts(x, 2 * tau)
-        halted = state | (jnp.sum(close) + draw["query"] < draw["threshold"])
+    @property
+    def compiled(self) -> "PaperLoop":
+        """Return itself, all of it a part of the program."""
+        return self
+
+    def exact(self, vectors: Array) -> tuple[Array, Array, Array]:
+        """Count friends at both radii."""
+        check_shape(vectors, self.shape)
+        x, tau = vectors.astype(jnp.float64), self.mean.radius
+        return x, jnp.sum(_plain_counts(x, tau)), _plain_counts(x, 2 * tau)
+
+    def answer(
+        self, state: Array, exact: tuple[Array, Array, Array], draw: dict[str, Array]
+    ) -> tuple[Array, Array]:
+        """Compare the score, keep by coin flips, average, add noise."""
+        (x, score, near), n = exact, self.mean.n_users
+        halted = state | (score + draw["query"] < draw["threshold"])
         ramp = jnp.clip((near - n / 2) / (n / 6), 0.0, 1.0)
         keep = jax.random.uniform(jax.random.wrap_key_data(draw["coins"]), (n,)) < ramp
         kept = jnp.sum(jnp.where(keep[:, None], x, 0.0), axis=0) / jnp.maximum(jnp.sum(keep), 1)
@@ -132,22 +174,10 @@ class PaperLoop:
         return bool(state), self.mean.statement(seeded=noise.seeded)
 
 
-def _round_to_lattice(vectors: Array, lattice: Lattice) -> Array:
-    units = jnp.rint(in_steps(vectors.astype(jnp.float64), lattice.step))
-    usable = (jnp.abs(units) <= COORDINATE_LIMIT).all(axis=1, keepdims=True)
-    return jnp.where(usable, units, jnp.nan)
-
-
 def _weighted_mean(units: Array, weights: Array, lattice: Lattice, largest: int) -> tuple[Array, Array]:
-    """Compute :meth:`Lattice.mean` on integers, by partial sums that float64 holds exactly."""
-    n, d = units.shape
+    """Compute :meth:`Lattice.mean` on integers."""
     origin = units[jnp.argmax(weights)]
-    offsets = jnp.where(weights[:, None] > 0, units - origin, 0.0)
-    rows = min(n, 2**53 // (largest * 2 * lattice.radius_units))
-    padding = -n % rows
-    parts = jnp.pad(offsets, ((0, padding), (0, 0))).reshape(-1, rows, d)
-    part_weights = jnp.pad(weights, (0, padding)).reshape(-1, rows).astype(jnp.float64)
-    total = jnp.einsum("kr,krd->kd", part_weights, parts).astype(jnp.int64).sum(axis=0)
+    total = weighted_total(units, weights, origin, lattice, largest)
     weight = jnp.maximum(weights.sum(), 1)
     whole, rest = jnp.divmod(total, weight)
     fraction = ((rest << lattice.answer_bits) + weight // 2) // weight

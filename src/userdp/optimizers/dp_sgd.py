@@ -4,26 +4,25 @@ r"""Algorithm 3 of Asi & Liu (2023): SGD on users' mean gradients, one private m
     theta_(t+1) = Proj(theta_t - eta (g_t + ridge (theta_t - centre)))
 
 The answer is the average of theta_1, ..., theta_T, and theta_0 if the mean halts. Any private mean will do. Where it
-can run inside a loop, all rounds are compiled together and its noise is drawn ahead on the host; otherwise it is asked
-round by round.
+can run inside a loop its noise is drawn ahead on the host, and on one machine all rounds are compiled together
+(:mod:`userdp.optimizers.rounds`); otherwise it is asked round by round.
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from userdp.arrays import FloatArray
 from userdp.engines.local import GradientOracle
+from userdp.engines.shards import ShardedOracle
 from userdp.errors import InvalidInputError
-from userdp.means.in_loop import InLoopMean
-from userdp.means.interface import CalibratedMean, Session
+from userdp.means.in_loop import ShardedMean
+from userdp.means.interface import CalibratedMean
 from userdp.means.loops import in_loop
 from userdp.mechanisms.noise import NoiseSource
+from userdp.optimizers.rounds import Descent, Progress, run_rounds, run_session
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import Domain, WholeSpace
 from userdp.problems._checks import count, positive, settle
@@ -90,12 +89,15 @@ class DPSGD:
 
     def run(
         self,
-        oracle: GradientOracle,
+        oracle: GradientOracle | ShardedOracle,
         mean: CalibratedMean,
         noise: NoiseSource,
         start: FloatArray | None = None,
+        progress: Progress | None = None,
     ) -> Solution:
         """Run all rounds from ``start`` (the origin, projected, by default).
+
+        ``progress`` keeps the rounds of a run that may be interrupted (:class:`userdp.optimizers.Checkpoint`).
 
         Raises
         ------
@@ -108,39 +110,30 @@ class DPSGD:
             )
         first = starting_point(start, oracle.dimension)
         private = in_loop(mean)
+        if isinstance(oracle, ShardedOracle) and not isinstance(private, ShardedMean):
+            raise InvalidInputError(
+                f"{type(mean).__name__} needs all users' vectors in one place; use the local engine and users in "
+                'memory, or ConcentratedMean(radius, gate="deferred") or ClippedMean(radius)'
+            )
+        if private is not None and private.shape != (oracle.n_users, oracle.dimension):
+            raise InvalidInputError(
+                f"the noise was calibrated for vectors of shape {private.shape}, "
+                f"got {(oracle.n_users, oracle.dimension)}"
+            )
+        descent = Descent(self.rounds, self.first_averaged, self.step_size, self.domain, oracle.ridge)
         with jax.enable_x64(True):
             seed = noise.generator().integers(2**63)
-            theta_0 = self.domain.project(jnp.asarray(first))
+            theta_0, key = self.domain.project(jnp.asarray(first)), jax.random.key(seed)
             if private is None:
-                return self._round_by_round(oracle, mean.start(noise), theta_0, jax.random.key(seed))
-            average, state = _loop(
-                self,
-                private,
-                oracle.user_gradients,
-                oracle.ridge,
-                oracle.data,
-                _ridge_centre(oracle, theta_0),
-                theta_0,
-                private.draw(noise),
-                jax.random.key(seed),
-            )
-            halted, statement = private.close(state, noise)
+                assert isinstance(oracle, GradientOracle)
+                session = mean.start(noise)
+                average = run_session(descent, session, oracle, theta_0, key)
+                halted, statement = session.halted, session.finish()
+            else:
+                draws = private.draw(noise)
+                average, state = run_rounds(descent, private, oracle, theta_0, draws, key, progress)
+                halted, statement = private.close(state, noise)
             return Solution(np.asarray(theta_0 if halted else average), statement, halted)
-
-    def _round_by_round(
-        self, oracle: GradientOracle, session: Session, theta_0: Array, key: Array
-    ) -> Solution:
-        """Ask a session: its answers may leave as they come, so what is computed from them may as well."""
-        theta, total = theta_0, jnp.zeros_like(theta_0)
-        centre = _ridge_centre(oracle, theta_0)
-        for t in range(self.rounds):
-            vectors = _gradients(oracle.user_gradients, oracle.data, theta, jax.random.fold_in(key, t))
-            answer = session.answer(np.asarray(vectors, dtype=np.float64))
-            theta = _step(self, oracle.ridge, theta, jnp.asarray(answer), centre)
-            total = total + theta if t >= self.first_averaged else total
-        statement = session.finish()
-        average = total / (self.rounds - self.first_averaged)
-        return Solution(np.asarray(theta_0 if session.halted else average), statement, session.halted)
 
     @property
     def first_averaged(self) -> int:
@@ -156,48 +149,3 @@ def starting_point(start: FloatArray | None, dimension: int) -> FloatArray:
     if not np.isfinite(first).all():
         raise InvalidInputError("start must be finite: at another point every user would be null")
     return first
-
-
-def _ridge_centre(oracle: GradientOracle, theta_0: Array) -> Array:
-    return jnp.zeros_like(theta_0) if oracle.ridge_centre is None else jnp.asarray(oracle.ridge_centre)
-
-
-@partial(jax.jit, static_argnums=0)
-def _gradients(user_gradients: Any, data: Any, theta: Array, key: Array) -> Array:
-    gradients: Array = user_gradients(data, theta, key)
-    return gradients
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _step(optimizer: DPSGD, ridge: float, theta: Array, gradient: Array, ridge_centre: Array) -> Array:
-    """Return Proj(theta - eta (g + ridge (theta - centre)))."""
-    return optimizer.domain.project(theta - optimizer.step_size * (gradient + ridge * (theta - ridge_centre)))
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _loop(
-    optimizer: DPSGD,
-    private: InLoopMean,
-    user_gradients: Any,
-    ridge: float,
-    data: Any,
-    ridge_centre: Array,
-    theta_0: Array,
-    draws: Any,
-    key: Array,
-) -> tuple[Array, Any]:
-    """Run the rounds; return the average iterate and the mean's final state."""
-
-    def step(carry: tuple[Array, Array, Any], round_: tuple[Array, Any]) -> tuple[Any, None]:
-        theta, total, state = carry
-        t, draw = round_
-        vectors = user_gradients(data, theta, jax.random.fold_in(key, t))
-        state, gradient = private.round(state, vectors, draw)
-        theta = _step(optimizer, ridge, theta, gradient, ridge_centre)
-        total = total + jnp.where(t >= optimizer.first_averaged, theta, 0.0)
-        return (theta, total, state), None
-
-    start = (theta_0, jnp.zeros_like(theta_0), private.initial_state())
-    rounds = (jnp.arange(optimizer.rounds), draws)
-    (_, total, state), _ = jax.lax.scan(step, start, rounds)
-    return total / (optimizer.rounds - optimizer.first_averaged), state

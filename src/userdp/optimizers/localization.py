@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from userdp.arrays import FloatArray, IntArray
-from userdp.engines.local import GradientOracle
+from userdp.engines.interface import Oracle
 from userdp.errors import InvalidInputError
 from userdp.means.interface import CalibratedMean
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import DPSGD, Solution
+from userdp.optimizers.rounds import Progress
 from userdp.privacy.statement import PrivacyStatement
 
 
@@ -48,12 +49,15 @@ class Localization:
 
     def run(
         self,
-        oracle_of: Callable[[int, IntArray], GradientOracle],
+        oracle_of: Callable[[int, IntArray], Oracle],
         n_users: int,
         noise: NoiseSource,
         start: FloatArray | None = None,
+        progress_of: Callable[[], Progress | None] = lambda: None,
     ) -> Solution:
         """Run the phases; ``oracle_of(i, chosen)`` lays out the users chosen for phase i (from 0).
+
+        ``progress_of()`` says where the next phase keeps its rounds, if it does.
 
         Users beyond the phases' total are left out. A phase that halts ends the run: the answer is the point it
         started from. A phase whose gate refuses raises, and nothing is released.
@@ -66,8 +70,8 @@ class Localization:
         point, halted = start, False
         for i, phase in enumerate(self.phases):
             chosen, order = order[: phase.n_users], order[phase.n_users :]
-            oracle = pulled(oracle_of(i, chosen), phase.pull, point)
-            solution = phase.optimizer.run(oracle, phase.mean, noise, point)
+            oracle, progress = pulled(oracle_of(i, chosen), phase.pull, point), progress_of()
+            solution = phase.optimizer.run(oracle, phase.mean, noise, point, progress)
             statements.append(solution.privacy)
             point, halted = solution.point, solution.halted
             if halted:
@@ -76,7 +80,7 @@ class Localization:
         return Solution(point, _in_parallel(statements, n_users), halted)
 
 
-def pulled(oracle: GradientOracle, pull: float, point: FloatArray | None) -> GradientOracle:
+def pulled(oracle: Oracle, pull: float, point: FloatArray | None) -> Oracle:
     """Add (pull/2)|theta - point|^2 to the oracle's public term; the origin where there is no point."""
     ridge = oracle.ridge + pull
     if pull == 0:

@@ -1,0 +1,169 @@
+"""How close to the memory's speed a round comes on a CPU, and how its cost grows."""
+
+import json
+import math
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.measure import RESULTS, interleaved_seconds, write_result
+from userdp.arrays import FloatArray
+from userdp.data.users import Users
+from userdp.engines.local import local_oracle
+from userdp.means import ConcentratedMean
+from userdp.means.friends import friend_counts
+from userdp.means.lattice import Lattice
+from userdp.mechanisms.noise import SeededNoise
+from userdp.optimizers import DPSGD
+from userdp.privacy import Budget
+from userdp.problems import Logistic
+
+N, M, D = 10_000, 100, 100
+# Each exponent is the slope over these sizes.
+RANGES = {
+    "users": [(n, 5, 10) for n in (62_500, 125_000, 250_000, 500_000, 1_000_000)],
+    "items": [(2_000, m, 100) for m in (32, 64, 128, 256, 512)],
+    "features": [(2_000, 100, d) for d in (32, 64, 128, 256, 512)],
+}
+
+
+def make_users(n: int, m: int, d: int, *, ragged: bool = False) -> Users:
+    rng = np.random.default_rng(0)
+    items = rng.integers(1, 2 * m, n) if ragged else np.full(n, m)
+    rows = rng.standard_normal((int(items.sum()), d), dtype=np.float32)
+    rows /= np.float32(math.sqrt(d))
+    targets = (rng.random(len(rows)) < 0.5).astype(np.float64)
+    return Users(rows, np.concatenate([[0], np.cumsum(items)]), targets)  # type: ignore[arg-type]
+
+
+def gradients(*, ragged: bool) -> dict[str, float]:
+    """Time all users' gradients, and the fastest single read of the same rows."""
+    users = make_users(N, M, D, ragged=ragged)
+    rows: NDArray[Any] = users.rows
+    oracle = local_oracle(Logistic(), users)
+    compiled, target, flat = jax.jit(oracle.user_gradients), np.empty_like(rows), rows.ravel()
+    total = jax.jit(jnp.sum)
+    with jax.enable_x64(True):  # as the optimizers run it
+        theta, key, on_device = jnp.zeros(D), jax.random.key(0), jnp.asarray(rows)
+        jobs = {
+            "sum by XLA": lambda: total(on_device).block_until_ready(),
+            "dot by BLAS": lambda: np.dot(flat, flat),
+            "copy": lambda: np.copyto(target, rows),
+            "gradients": lambda: compiled(oracle.data, theta, key).block_until_ready(),
+        }
+        for job in jobs.values():
+            job()  # type: ignore[no-untyped-call]
+        seconds = interleaved_seconds(jobs)
+    read = min(seconds["sum by XLA"], seconds["dot by BLAS"])
+    return {
+        "milliseconds": 1e3 * seconds["gradients"],
+        "over_read": seconds["gradients"] / read,
+        "over_copy": seconds["gradients"] / seconds["copy"],
+    }
+
+
+def counts() -> dict[str, float]:
+    """Time exact friend counts, no pair settled early, and half a Gram product in tiles that stay in the cache."""
+    x = np.random.default_rng(0).normal(size=(N, D))
+    lattice = Lattice.fine_enough(1.6 * math.sqrt(D), N, D)
+    units = lattice.round(x)
+    best = {}
+    for tile in (256, 512, 1024):
+        room = np.empty((tile, tile))
+        starts = range(0, N - N % tile, tile)
+
+        def gram(tile: int = tile, room: FloatArray = room, starts: range = starts) -> None:
+            for i in starts:
+                for j in range(i, starts.stop, tile):
+                    np.dot(units[i : i + tile], units[j : j + tile].T, out=room)
+
+        best[f"tiles of {tile}"] = gram
+    seconds = interleaved_seconds(
+        {"counts": lambda: friend_counts(units, lattice.radius_units), **best}, repeats=5
+    )
+    fastest = min(value for name, value in seconds.items() if name != "counts")
+    return {"seconds": seconds["counts"], "over_half_gram": seconds["counts"] / fastest}
+
+
+def milliseconds_per_round(users: Users, rounds: int, repeats: int = 3) -> float:
+    """Time a training, compiled before, and divide by its rounds."""
+    oracle = local_oracle(Logistic(), users)
+    mean = ConcentratedMean(1.0, gate="deferred").calibrate(
+        users.n_users, users.n_features, Budget(1.0, 1e-6), rounds
+    )
+    optimizer = DPSGD(rounds, 1.0)
+    optimizer.run(oracle, mean, SeededNoise(0))
+    best = interleaved_seconds({"run": lambda: optimizer.run(oracle, mean, SeededNoise(0))}, repeats)["run"]
+    return 1e3 * best / rounds
+
+
+def exponents() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, sizes in RANGES.items():
+        index = ("users", "items", "features").index(name)
+        costs = [milliseconds_per_round(make_users(*size), 5) for size in sizes]
+        slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
+        found[name] = {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
+    return found
+
+
+PARTS = {
+    "gradients": lambda: {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
+    "counts": counts,
+    "training_milliseconds_per_round": lambda: milliseconds_per_round(make_users(N, M, D), 200, repeats=1),
+    "growth": exponents,
+}
+
+
+def main() -> None:
+    """Measure the parts that are named, or all, and keep the others."""
+    file, chosen = RESULTS / "speed.json", sys.argv[1:] or list(PARTS)
+    result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    for name, part in PARTS.items():
+        if name in chosen or name not in result:
+            result[name] = part()
+            print(name, result[name], flush=True)
+    publish({name: result[name] for name in PARTS})
+
+
+def publish(result: dict[str, Any]) -> None:
+    even, ragged = result["gradients"]["even"], result["gradients"]["ragged"]
+    per_round = result["training_milliseconds_per_round"]
+    lines = [
+        "# Speed on a CPU",
+        "",
+        f"{N:,} users, {M} rows each, d = {D}, float32 features.",
+        "",
+        "| measure | here | goal |",
+        "|---|---|---|",
+        f"| all users' gradients / one read of the rows | {even['over_read']:.2f} | at most 1.5 |",
+        f"| the same, 1 to 199 rows a user | {ragged['over_read']:.2f} | at most 2 |",
+        f"| all users' gradients / one copy of the rows | {even['over_copy']:.2f} | |",
+        f"| all users' gradients, ms | {even['milliseconds']:.0f} | |",
+        "| exact friend counts / half of a Gram product in float64, tile by tile "
+        f"| {result['counts']['over_half_gram']:.2f} | at most 1.5 |",
+        f"| a round of training, certified mean, T = 200, ms | {per_round:.0f} | |",
+        f"| the same / the gradients alone | {per_round / even['milliseconds']:.2f} | |",
+        "",
+        "## How a round's cost grows",
+        "",
+        "Concentrated users; n, m, d as in the table.",
+        "",
+        "| along | exponent (linear is 1) | (n, m, d): ms a round |",
+        "|---|---|---|",
+    ]
+    for name, row in result["growth"].items():
+        points = ", ".join(
+            f"({n:,}, {m}, {d}): {ms:.1f}"
+            for (n, m, d), ms in zip(row["sizes"], row["milliseconds"], strict=True)
+        )
+        lines.append(f"| {name} | {row['exponent']:.2f} | {points} |")
+    write_result("speed", "make bench-speed", result, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

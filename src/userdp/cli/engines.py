@@ -1,0 +1,72 @@
+"""Where a command computes, and how an interrupted one goes on."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from userdp.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from userdp.engines import Engine
+
+_PANEL = "Where it runs"
+
+
+class EngineName(StrEnum):
+    """What ``--engine`` may say."""
+
+    local = "local"
+    ray = "ray"
+
+
+class DeviceName(StrEnum):
+    """What ``--device`` may say."""
+
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+EngineOption: TypeAlias = Annotated[
+    EngineName,
+    typer.Option(rich_help_panel=_PANEL, help="This machine, or the workers of a Ray cluster; same answer."),
+]
+Address: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_PANEL,
+        show_default=False,
+        help="Of the Ray cluster, as in ray://host:10001; without it one is started here.",
+    ),
+]
+Workers: TypeAlias = Annotated[
+    int, typer.Option(rich_help_panel=_PANEL, help="How many Ray workers hold the users.")
+]
+DeviceOption: TypeAlias = Annotated[
+    DeviceName | None,
+    typer.Option(rich_help_panel=_PANEL, show_default=False, help="cpu or gpu, on this machine."),
+]
+CheckpointFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        rich_help_panel=_PANEL,
+        show_default=False,
+        help="Folder from which the same command goes on after an interruption, at no further cost. "
+        "As sensitive as the data; gone when the command is done.",
+    ),
+]
+
+
+def engine_of(name: EngineName, address: str | None, workers: int, device: DeviceName | None) -> "Engine":
+    """Return the engine that the options name."""
+    from userdp.engines import LocalEngine, RayEngine
+
+    if name is EngineName.ray:
+        if device is not None:
+            raise InvalidInputError("--device is for --engine local; Ray's workers compute on CPUs")
+        return RayEngine(address, workers)
+    if address is not None:
+        raise InvalidInputError("--address goes with --engine ray")
+    return LocalEngine(None if device is None else device.value)

@@ -1,0 +1,87 @@
+"""Users on disk, sorted and cut into parts: for tables that are larger than memory.
+
+A folder of ``StoredUsers`` holds the table's rows. It is as sensitive as the table itself: it is made readable by its
+owner alone, and whoever may not read the table must not read it either.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from userdp.data.users import Users
+from userdp.errors import InvalidInputError
+
+FORMAT, VERSION = "userdp-users", 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive users: where they begin in the whole data, and how many they are."""
+
+    first_user: int
+    n_users: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class StoredUsers:
+    """Users in a folder, part by part; see :func:`store_users`.
+
+    Attributes
+    ----------
+    folder : Path
+        Where the parts are.
+    feature_names : tuple of str
+        One per column of the rows.
+    has_targets : bool
+        Whether rows have targets.
+    parts : tuple of Part
+        The users, in the order of their ids.
+    """
+
+    folder: Path
+    feature_names: tuple[str, ...]
+    has_targets: bool
+    parts: tuple[Part, ...]
+
+    @property
+    def n_users(self) -> int:
+        """How many users there are, null ones included."""
+        return sum(part.n_users for part in self.parts)
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return len(self.feature_names)
+
+    def read(self, part: int) -> Users:
+        """Read one part into memory; its rows are float32."""
+        rows, offsets = (np.load(self.file(part, name)) for name in ("rows", "offsets"))
+        return Users(rows, offsets, np.load(self.file(part, "targets")) if self.has_targets else None)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> "StoredUsers":
+        """Open a folder that :func:`store_users` has written.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is not such a folder.
+        """
+        try:
+            record = json.loads((Path(folder) / "users.json").read_text(encoding="utf-8"))
+            if record["format"] != FORMAT or record["version"] > VERSION:
+                raise ValueError
+            parts = tuple(Part(**part) for part in record["parts"])
+            return cls(Path(folder), tuple(record["feature_names"]), bool(record["has_targets"]), parts)
+        except OSError as error:
+            raise InvalidInputError(f"cannot read stored users in {folder}: {error.strerror}") from None
+        except (KeyError, TypeError, ValueError):
+            raise InvalidInputError(f"{folder} holds no users that this userdp can read") from None
+
+    def file(self, part: int, name: str) -> Path:
+        """Return the file of one array of a part: rows, offsets or targets."""
+        return self.folder / f"part-{part:05d}.{name}.npy"

@@ -1,0 +1,93 @@
+"""Where shards find their users: in memory, or in the parts of stored users."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from userdp.arrays import IntArray
+from userdp.data.stored import StoredUsers
+from userdp.data.users import Users
+from userdp.engines.groups import n_groups
+from userdp.engines.layout import Block, blocks
+from userdp.errors import InvalidInputError
+
+
+class Source(Protocol):
+    """Where a shard finds its users."""
+
+    def load(self) -> tuple[Block, ...]:
+        """Lay the users out; the same at every call."""
+
+    @property
+    def n_users(self) -> int:
+        """How many users the shard has."""
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Users that are at hand; ``first`` is the place of the first of them in the whole data."""
+
+    users: Users
+    first: int
+    min_items: int
+
+    @property
+    def n_users(self) -> int:
+        """How many users the shard has."""
+        return self.users.n_users
+
+    def load(self) -> tuple[Block, ...]:
+        """Lay the users out in memory."""
+        return blocks(self.users, self.min_items, first=self.first, few_shapes=True)
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """One part of :class:`~userdp.data.StoredUsers`, read when it is needed."""
+
+    stored: StoredUsers
+    part: int
+    min_items: int
+
+    @property
+    def n_users(self) -> int:
+        """How many users the shard has."""
+        return self.stored.parts[self.part].n_users
+
+    def load(self) -> tuple[Block, ...]:
+        """Read the part and lay its users out."""
+        first = self.stored.parts[self.part].first_user
+        return blocks(self.stored.read(self.part), self.min_items, first=first, few_shapes=True)
+
+
+def sources_of(
+    users: Users | StoredUsers, min_items: int, n_shards: int, group_size: int = 1
+) -> list[Source]:
+    """Cut users into shards of about equally many users; stored users are cut as they are stored.
+
+    No shard's border cuts a group.
+    """
+    if isinstance(users, StoredUsers):
+        if any(part.first_user % group_size for part in users.parts):
+            raise InvalidInputError(
+                f"groups of {group_size} users do not fit the stored parts; "
+                f"store the users with groups_of={group_size}"
+            )
+        return [OnDisk(users, part, min_items) for part in range(len(users.parts))]
+    whole = n_groups(users.n_users, group_size)
+    borders = np.linspace(0, whole, min(n_shards, whole) + 1).astype(np.int64) * group_size
+    borders[-1] = users.n_users
+    return [
+        InMemory(_between(users, int(first), int(last)), int(first), min_items)
+        for first, last in pairwise(borders)
+    ]
+
+
+def _between(users: Users, first: int, last: int) -> Users:
+    """Return consecutive users, without a copy."""
+    offsets: IntArray = users.offsets[first : last + 1]
+    rows = slice(offsets[0], offsets[-1])
+    targets = None if users.targets is None else users.targets[rows]
+    return Users(users.rows[rows], offsets - offsets[0], targets)

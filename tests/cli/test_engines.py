@@ -1,0 +1,84 @@
+"""``userdp fit`` elsewhere than in memory, and after an interruption."""
+
+import json
+
+import polars as pl
+import pytest
+
+from tests.cli.conftest import BUDGET, FIT, run
+from userdp.privacy.ledger import Ledger
+
+
+def fit(data, out, *more):
+    return run("fit", data, *FIT, "--other", "ward", *BUDGET, "--out", out, *more)
+
+
+class InterruptedRunError(Exception):
+    pass
+
+
+def test_an_interrupted_fit_goes_on_and_pays_once(data, tmp_path, ledger, monkeypatch):
+    from userdp.optimizers.checkpoint import RoundFile
+
+    arguments = ("--checkpoint", tmp_path / "run", "--ledger", ledger, "--dataset", "patients")
+    with monkeypatch.context() as interruption:
+
+        def save(self, done, carry):
+            raise InterruptedRunError
+
+        interruption.setattr(RoundFile, "save", save)
+        with pytest.raises(InterruptedRunError):
+            fit(data, tmp_path / "model", *arguments)
+    assert (tmp_path / "run" / "SENSITIVE").exists()
+    assert not (tmp_path / "model").exists()
+    result = fit(data, tmp_path / "model", *arguments)
+    assert result.exit_code == 0, result.stderr
+    assert not (tmp_path / "run").exists()
+    with Ledger(ledger, create=False) as book:
+        (account,) = book.status("patients")
+    (entry,) = account.entries
+    assert entry.released_at is not None
+    # The run is over: the same command again is another release, and over the limit.
+    again = fit(data, tmp_path / "again", *arguments)
+    assert again.exit_code == 2
+    assert "over its limit" in again.stderr
+
+
+def test_an_interrupted_fit_does_not_go_on_with_other_data(data, tmp_path, monkeypatch):
+    from userdp.optimizers.checkpoint import RoundFile
+
+    with monkeypatch.context() as interruption:
+
+        def save(self, done, carry):
+            raise InterruptedRunError
+
+        interruption.setattr(RoundFile, "save", save)
+        with pytest.raises(InterruptedRunError):
+            fit(data, tmp_path / "model", "--checkpoint", tmp_path / "run")
+    other = tmp_path / "other.parquet"
+    pl.read_parquet(data).with_columns(age=pl.col("age") + 1e-6).write_parquet(other)
+    result = fit(other, tmp_path / "model", "--checkpoint", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "other data" in result.stderr
+
+
+def test_a_named_device_gives_the_same_model(data, tmp_path):
+    for name, more in (("here", ()), ("cpu", ("--device", "cpu"))):
+        assert fit(data, tmp_path / name, "--seed", 1, *more).exit_code == 0
+    models = [json.loads((tmp_path / name / "model.json").read_text()) for name in ("here", "cpu")]
+    assert models[0]["coefficients"] == models[1]["coefficients"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--address", "auto"), "--engine ray"),
+        (("--engine", "ray", "--device", "gpu"), "--engine local"),
+        (("--engine", "ray", "--workers", "0"), "workers"),
+        (("--checkpoint", "no/such/folder"), "cannot use"),
+    ],
+)
+def test_bad_options(data, tmp_path, options, message):
+    result = fit(data, tmp_path / "model", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr

@@ -1,0 +1,88 @@
+"""Tables larger than memory: sorted on disk as in memory, and trained from there to the same answer."""
+
+import stat
+
+import numpy as np
+import polars as pl
+import pytest
+
+from userdp.data import StoredUsers, load_users, store_users
+from userdp.errors import InvalidInputError
+from userdp.means import ClippedMean, ConcentratedMean
+from userdp.optimizers import DPSGD
+from userdp.problems import Logistic
+from userdp.training import minimize
+
+COLUMNS = {"user": "id", "label": "y"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Several files whose rows are in no order."""
+    path = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(np.repeat(np.arange(200), rng.choice([2, 6], size=200)))
+    x = rng.normal(size=(len(ids), 3))
+    x[5, 1], x[ids == 17] = np.nan, 1e300
+    table = pl.DataFrame({"id": [f"u{j}" for j in ids], "y": (x[:, 0] > 0).astype(int), "a": x[:, 0]})
+    table = table.with_columns(b=pl.Series(x[:, 1]), c=pl.Series(x[:, 2]))
+    for k, part in enumerate(table.iter_slices(300)):
+        part.write_parquet(path / f"{k}.parquet")
+    return path
+
+
+@pytest.mark.parametrize("part_bytes", [1, 2_000, 2**20])
+def test_parts_hold_the_users_of_the_table(folder, tmp_path, part_bytes):
+    stored = store_users(folder, tmp_path / "users", part_bytes=part_bytes, **COLUMNS)
+    expected = load_users(folder, dtype=np.float32, **COLUMNS)
+    parts = [stored.read(i) for i in range(len(stored.parts))]
+    assert np.array_equal(np.concatenate([p.rows for p in parts]), expected.users.rows, equal_nan=True)
+    assert np.array_equal(np.concatenate([p.targets for p in parts]), expected.users.targets)
+    items = np.concatenate([p.items_per_user for p in parts])
+    assert np.array_equal(items, expected.users.items_per_user)
+    assert (stored.n_users, stored.feature_names) == (200, expected.feature_names)
+    assert len(parts) == {1: 200, 2_000: len(parts), 2**20: 1}[part_bytes]
+    assert all(part.rows.nbytes <= max(part_bytes, 6 * 12) for part in parts)
+    assert StoredUsers.open(tmp_path / "users") == stored
+
+
+@pytest.mark.parametrize("mean", [ConcentratedMean(3.0, gate="deferred", agreement=0.9), ClippedMean(0.3)])
+def test_a_training_from_disk_is_that_in_memory_bit_for_bit(folder, tmp_path, mean):
+    stored = store_users(folder, tmp_path / "users", part_bytes=8_000, **COLUMNS)
+    assert len(stored.parts) > 1
+
+    def point(users):
+        solution = minimize(
+            Logistic(), users, optimizer=DPSGD(4, 0.5), mean=mean, epsilon=8.0, delta=1e-6, random_state=0
+        )
+        return solution.point.tobytes()
+
+    assert point(stored) == point(load_users(folder, **COLUMNS).users)
+
+
+def test_the_folder_says_that_it_is_sensitive_and_is_its_owner_s(folder, tmp_path):
+    stored = store_users(folder, tmp_path / "users", **COLUMNS)
+    assert "as sensitive as the table" in (stored.folder / "SENSITIVE").read_text()
+    assert stat.S_IMODE(stored.folder.stat().st_mode) == 0o700
+
+
+def test_what_is_refused(folder, tmp_path):
+    store_users(folder, tmp_path / "users", **COLUMNS)
+    with pytest.raises(InvalidInputError, match="exists"):
+        store_users(folder, tmp_path / "users", **COLUMNS)
+    with pytest.raises(InvalidInputError, match="no column"):
+        store_users(folder, tmp_path / "other", user="nobody")
+    with pytest.raises(InvalidInputError, match="part_bytes"):
+        store_users(folder, tmp_path / "other", part_bytes=0, **COLUMNS)
+    with pytest.raises(InvalidInputError, match="cannot read"):
+        StoredUsers.open(tmp_path / "other")
+    (tmp_path / "users.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match="no users"):
+        StoredUsers.open(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["users", "users.json"]
+    stored = StoredUsers.open(tmp_path / "users")
+    with pytest.raises(InvalidInputError, match="in memory"):
+        minimize(
+            Logistic(), stored, optimizer=DPSGD(4, 0.5), mean=ClippedMean(1.0), epsilon=1.0, delta=1e-6,
+            max_items=2,
+        )  # fmt: skip
