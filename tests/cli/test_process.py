@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,15 @@ def test_the_documentation_uses_commands_that_exist(command: str) -> None:
     found.make_context(found.name, args)  # reads the options, and runs nothing
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let an interrupt through: a shell that starts the tests in the background has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_a_library_drops_is_not_lost(tmp_path: Path) -> None:
     class Library:
         def __del__(self) -> None:
