@@ -203,7 +203,7 @@ def _descend(
     s = single.event.scale * single.lattice.step / n / clip.kept
     ridge = options.ridge + s**2 * k / (0.83 * curvature)
     kappa = max(4.0, 1.5 * math.sqrt(k))
-    T = options.rounds or math.ceil(kappa * min(max(5 * (0.06 / (s * math.sqrt(k))) ** 0.75, 5), 60))
+    T = options.rounds or _shared(kappa * min(max(5 * (0.06 / (s * math.sqrt(k))) ** 0.75, 5), 60))
     step = 1 / (kappa * clip.kept * (curvature + ridge))
 
     domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
@@ -214,13 +214,18 @@ def _descend(
     return solution.point, s / (curvature + ridge), solution.privacy, T
 
 
+def _shared(rounds: float) -> int:
+    """Round up to an eighth of a power of two, so that fits of one shape share a few compiled loops."""
+    return math.ceil(2 ** (math.ceil(8 * math.log2(rounds)) / 8))
+
+
 def _standardize(
     users: Users, split: Shares, booleans: BoolArray, noise: NoiseSource
 ) -> tuple[_Columns, tuple[Event, ...]]:
     """Find magnitude, centre and second moment of every column privately."""
-    unit, kept = np.full(users.n_features, BOOLEAN_MAGNITUDE), np.ones(users.n_features, dtype=bool)
+    unit, kept = np.full(users.n_features, BOOLEAN_MAGNITUDE), booleans.copy()
     events: tuple[GaussianEvent, ...] = ()
-    if not booleans.all():
+    if split.scale:
         numbers = replace(users, rows=users.rows[:, ~booleans], targets=None)
         scale, event = private_scale(numbers, split.scale, "feature scales", noise)
         unit[~booleans], kept[~booleans], events = scale.magnitude, scale.kept, (event,)

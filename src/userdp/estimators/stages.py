@@ -162,7 +162,8 @@ def _most_likely_scale(found: NoisyCounts) -> Scale:
     # The bell's own energy, also at the ends: cut off there, it would look like a feature that few users have.
     energy = sum(mass**2 for mass in _TEMPLATE.values())
     pooled = np.maximum(counts.sum(axis=0) @ template / len(counts), 0) + 0.001 * n
-    posterior = _posterior(found.fit_of(template, energy) + np.log(pooled / pooled.sum()))
+    prior = np.log(pooled / pooled.sum()) - 0.25 * np.abs(_EXPONENTS)  # most tables are in units people use
+    posterior = _posterior(found.fit_of(template, energy) + prior)
     best = posterior.argmax(axis=1)
     padded = np.pad(posterior, ((0, 0), (1, 1)))
     certainty = sum(padded[np.arange(len(best)), best + shift] for shift in (0, 1, 2))
@@ -194,7 +195,7 @@ def private_target(
     found = private_counts(np.rint(means), _LOCATIONS, location_mu, "target location", noise)
     places = np.arange(4 * _LOCATIONS[0], 4 * _LOCATIONS[-1] + 1) / 4
     bells = _bells(_LOCATIONS, places, width=0.7)
-    prior = -np.log1p((places / 2) ** 2)
+    prior = -2 * np.log1p((places / 2) ** 2)
     posterior = _posterior(found.fit_of(bells, (bells**2).sum(axis=1)) + prior)[0]
     place = float(posterior @ places)
     variance = float(posterior @ (places - place) ** 2) + 0.05

@@ -3,7 +3,8 @@ r"""How an estimator's budget is split over its stages.
 Every stage is Gaussian and costs a share of mu^2, mu being the GDP parameter of the whole budget. Nearly all is a
 function of the effective number of users N = n mu and of how many numbers a stage has to find: d numbers are found
 within about sqrt(d)/N of their unit, so a stage gets more of the budget where N is small, between public limits, and is
-left out where it would only add noise. The limits add up to less than nine tenths: the descent keeps a tenth or more.
+left out where it would only add noise. The start (base rate, or unit and middle of the targets) is paid first, for
+without it a model is worse than none; the other stages share what it leaves, and the descent keeps a tenth or more.
 
 The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets; they are public
 and none depends on data.
@@ -72,22 +73,31 @@ def shares(
     N = n_users * mu_from_budget(budget.epsilon, budget.delta)
     root_d, numbers = math.sqrt(n_features), n_features - n_booleans
 
-    def stage(low: float, users_needed: float, high: float, *, wanted: bool = True) -> float:
-        """Mu of a stage that would be content with so many effective users of its own."""
-        return mu * math.sqrt(min(max((users_needed / N) ** 2, low), high)) if wanted else 0.0
+    def share(low: float, users_needed: float, high: float) -> float:
+        """Share of a stage that would be content with so many effective users of its own."""
+        return min(max((users_needed / N) ** 2, low), high)
 
-    def worth_it(part: float, largest_error: float) -> float:
-        return part if part and 0.8 * root_d / (n_users * part) <= largest_error else 0.0
-
-    return Shares(
-        mu=mu,
-        effective_users=N,
-        base_rate=stage(0.01, 20, 0.5, wanted=not is_regression),
-        target_scale=stage(0.02, 12, 0.25, wanted=is_regression),
-        target_location=stage(0.01, 8, 0.15, wanted=is_regression and has_centre),
-        target_mean=stage(0.02, 10, 0.15, wanted=is_regression and has_centre),
-        scale=stage(0.1, 8 * math.sqrt(2 * numbers), 0.2, wanted=numbers > 0),
-        centre=worth_it(stage(0.015, 8 * root_d, 0.06, wanted=has_centre), 0.5),
-        second_moment=worth_it(stage(0.01, 16 * root_d, 0.04), 0.3),
-        radius=stage(0.002, 20, 0.04),
-    )
+    start = {
+        "base_rate": 0.0 if is_regression else share(0.01, 20, 0.5),
+        "target_scale": share(0.02, 12, 0.35) if is_regression else 0.0,
+        "target_location": share(0.01, 12, 0.2) if is_regression and has_centre else 0.0,
+        "target_mean": share(0.02, 10, 0.15) if is_regression and has_centre else 0.0,
+    }
+    left = 1 - sum(start.values())
+    features = {
+        "scale": left * share(0.1, 8 * math.sqrt(2 * numbers), 0.2) if numbers else 0.0,
+        "centre": left * share(0.015, 8 * root_d, 0.06) if has_centre else 0.0,
+        "second_moment": left * share(0.01, 16 * root_d, 0.04),
+        "radius": left * share(0.002, 20, 0.04),
+    }
+    # Errors of a stage, in what its answer would be good for; beyond these it only adds noise.
+    errors = {
+        "scale": (math.sqrt(2 * numbers), 0.7),
+        "centre": (0.8 * root_d, 0.5),
+        "second_moment": (0.8 * root_d, 0.3),
+    }
+    for name, (size, largest) in errors.items():
+        if features[name] and size / (N * math.sqrt(features[name])) > largest:
+            features[name] = 0.0
+    parts = {name: mu * math.sqrt(part) for name, part in (start | features).items()}
+    return Shares(mu=mu, effective_users=N, **parts)
