@@ -57,7 +57,7 @@ class Task:
     curvature : float
         Typical second derivative along the predictor; for classification a factor of p(1 - p).
     n_classes : int
-        0 for regression; targets are then scaled like a feature.
+        0 for regression; unit and middle of the targets are then found first.
     """
 
     loss: Loss

@@ -15,7 +15,7 @@ from userdp.problems import Huber, Pinball, Squared
 
 
 class PrivateRegressor(RegressorMixin, PrivateLinearEstimator):  # type: ignore[misc]
-    """Regression on targets that are scaled privately, like a feature."""
+    """Regression on targets whose unit and middle are found privately."""
 
     def _fit_regression(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, task: Task) -> Self:
         self._fit(X, numeric_targets(y), groups, task)
