@@ -211,7 +211,17 @@ def _descend(
     optimizer = DPSGD(T, step, domain, averaged_share=0.75)
     ridged = replace(oracle, ridge=ridge * clip.kept, ridge_centre=start)
     solution = optimizer.run(ridged, mean, noise, start, options.progress)
-    return solution.point, s / (curvature + ridge), solution.privacy, T
+    noise_std = s / (curvature + ridge) / math.sqrt(optimizer.averaged_share)
+    point, kept = _shrunk(solution.point, start, noise_std)
+    return point, kept * noise_std, solution.privacy, T
+
+
+def _shrunk(point: FloatArray, start: FloatArray, noise_std: float) -> tuple[FloatArray, float]:
+    """Shrink towards the start as James and Stein did: all the way where the noise explains how far the point went."""
+    move = point - start
+    explained = max(len(move) - 2, 1) * noise_std**2
+    kept = max(0.0, 1 - explained / max(float(move @ move), explained))
+    return start + kept * move, kept
 
 
 def _shared(rounds: float) -> int:
