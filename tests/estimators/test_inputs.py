@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import userdp
 from tests.estimators.tables import table
 from userdp.errors import InvalidInputError
-from userdp.estimators import base
+from userdp.estimators import base, inputs
 from userdp.estimators.inputs import check_classes, encode_classes, numeric_targets, read_rows
 
 SECRET = "s3cret"
@@ -262,3 +262,14 @@ def test_too_many_users_for_exact_sums_are_refused_before_any_noise(monkeypatch)
     monkeypatch.setattr(fitting, "Lattice", type("Full", (Lattice,), {"fine_enough": too_many}))
     with pytest.raises(InvalidInputError, match="64-bit"):
         userdp.LogisticRegression().fit(t.X, t.labels, groups=t.groups)
+
+
+def test_booleans_are_known_by_their_type():
+    """Not by their cells: a column of zeros and ones may hold anything for a neighbour."""
+    cells = {"flag": [True, False], "number": [0.0, 1.0]}
+    assert inputs.boolean_columns(pd.DataFrame(cells)).tolist() == [True, False]
+    assert inputs.boolean_columns(pd.DataFrame({"flag": pd.array([True, None])})).tolist() == [True]
+    assert inputs.boolean_columns(pl.DataFrame(cells)).tolist() == [True, False]
+    assert inputs.boolean_columns(np.ones((3, 2), dtype=bool)).tolist() == [True, True]
+    assert inputs.boolean_columns(np.ones((3, 2))).tolist() == [False, False]
+    assert inputs.boolean_columns([[True, 1.0]]).tolist() == [False, False]

@@ -220,7 +220,8 @@ def _shrunk(point: FloatArray, start: FloatArray, noise_std: float) -> tuple[Flo
     """Shrink towards the start as James and Stein did: all the way where the noise explains how far the point went."""
     move = point - start
     explained = max(len(move) - 2, 1) * noise_std**2
-    kept = max(0.0, 1 - explained / max(float(move @ move), explained))
+    length = float(move @ move)
+    kept = 1 - explained / length if length > explained else 0.0
     return start + kept * move, kept
 
 
