@@ -230,7 +230,8 @@ def test_a_move_that_the_noise_explains_is_taken_back():
     point, kept = fitting._shrunk(start + move, start, noise_std)
     assert kept == 0
     assert point == pytest.approx(start)
-    point, kept = fitting._shrunk(start + move, start, noise_std / 10)
-    assert kept == pytest.approx(0.99, abs=1e-4)
-    assert point == pytest.approx(start + 0.99 * move, abs=1e-4)
+    point, kept = fitting._shrunk(start + move, start, noise_std * math.sqrt(0.8))
+    assert kept == pytest.approx(0.4, abs=1e-3)
+    assert point == pytest.approx(start + 0.4 * move, abs=1e-3)
+    assert fitting._shrunk(start + move, start, noise_std / 2)[1] == 1
     assert fitting._shrunk(start, start, 0.0)[0] == pytest.approx(start)

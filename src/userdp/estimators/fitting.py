@@ -217,11 +217,14 @@ def _descend(
 
 
 def _shrunk(point: FloatArray, start: FloatArray, noise_std: float) -> tuple[FloatArray, float]:
-    """Shrink towards the start as James and Stein did: all the way where the noise explains how far the point went."""
+    """Shrink towards the start where the noise explains most of how far the point went, all the way where all of it.
+
+    James and Stein's rule, but twice as lenient: the ridge has already taken its part.
+    """
     move = point - start
     explained = max(len(move) - 2, 1) * noise_std**2
     length = float(move @ move)
-    kept = 1 - explained / length if length > explained else 0.0
+    kept = min(1.0, 2 * (1 - explained / length)) if length > explained else 0.0
     return start + kept * move, kept
 
 
