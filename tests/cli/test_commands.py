@@ -106,7 +106,7 @@ def test_an_existing_folder_is_only_overwritten_on_request(model: Path, data: Pa
     out = tmp_path / "model"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
-    args = ("mean", data, "--user", "patient", "--columns", "age", *BUDGET, "--out", out)
+    args = ("mean", data, "--user", "patient", "--columns", "age", *BUDGET, "--seed", 0, "--out", out)
     assert run(*args).exit_code == 2
     assert run(*args, "--overwrite").exit_code == 0
     assert sorted(path.name for path in out.iterdir()) == ["mean.json", "notes.txt", "report.html"]
