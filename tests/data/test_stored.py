@@ -66,6 +66,34 @@ def test_the_folder_says_that_it_is_sensitive_and_is_its_owner_s(folder, tmp_pat
     assert stat.S_IMODE(stored.folder.stat().st_mode) == 0o700
 
 
+def in_groups(users, group_size):
+    return minimize(
+        Logistic(),
+        users,
+        optimizer=DPSGD(2, 0.5),
+        mean=ClippedMean(0.3),
+        epsilon=8.0,
+        delta=1e-6,
+        random_state=0,
+        group_size=group_size,
+    )
+
+
+@pytest.mark.parametrize("part_bytes", [2_000, 2**20])
+def test_users_are_trained_in_groups_only_in_the_random_order_made_for_it(folder, tmp_path, part_bytes):
+    """In the order of the ids, a user under another id would move everybody to another group."""
+    sorted_by_id = store_users(folder, tmp_path / "sorted", part_bytes=part_bytes, **COLUMNS)
+    shuffled = store_users(folder, tmp_path / "shuffled", part_bytes=part_bytes, groups_of=5, **COLUMNS)
+    for users, size in ((sorted_by_id, 5), (shuffled, 2), (shuffled, 10)):
+        with pytest.raises(InvalidInputError, match=f"groups_of={size}"):
+            in_groups(users, size)
+    assert in_groups(shuffled, 5).privacy.n_users == 200
+    first, second = (users.read(0).items_per_user[:30] for users in (sorted_by_id, shuffled))
+    assert not np.array_equal(first, second)
+    again = store_users(folder, tmp_path / "again", part_bytes=part_bytes, groups_of=5, **COLUMNS)
+    assert not np.array_equal(again.read(0).items_per_user[:30], second)
+
+
 def test_what_is_refused(folder, tmp_path):
     store_users(folder, tmp_path / "users", **COLUMNS)
     with pytest.raises(InvalidInputError, match="exists"):

@@ -39,13 +39,16 @@ class StoredUsers:
     has_targets : bool
         Whether rows have targets.
     parts : tuple of Part
-        The users, in the order of their ids.
+        The users, in the order of their ids, or in a secret random order if they were stored for groups.
+    groups_of : int
+        The one size of groups that they may be trained in; 1 where their order is that of the ids.
     """
 
     folder: Path
     feature_names: tuple[str, ...]
     has_targets: bool
     parts: tuple[Part, ...]
+    groups_of: int = 1
 
     @property
     def n_users(self) -> int:
@@ -76,7 +79,8 @@ class StoredUsers:
             if record["format"] != FORMAT or record["version"] > VERSION:
                 raise ValueError
             parts = tuple(Part(**part) for part in record["parts"])
-            return cls(Path(folder), tuple(record["feature_names"]), bool(record["has_targets"]), parts)
+            names, has_targets = tuple(record["feature_names"]), bool(record["has_targets"])
+            return cls(Path(folder), names, has_targets, parts, int(record["groups_of"]))
         except OSError as error:
             raise InvalidInputError(f"cannot read stored users in {folder}: {error.strerror}") from None
         except (KeyError, TypeError, ValueError):

@@ -63,8 +63,10 @@ def store_users(
     target = Path(folder)
     if target.exists():
         raise InvalidInputError(f"{target} exists; stored users need a new folder")
-    if part_bytes < 1:
-        raise InvalidInputError(f"part_bytes must be at least 1, got {part_bytes}")
+    if part_bytes < 1 or groups_of < 1:
+        raise InvalidInputError(
+            f"part_bytes and groups_of must be at least 1, got {part_bytes} and {groups_of}"
+        )
     ids = reader.ids()
     if not len(ids):
         raise InvalidInputError(f"{reader.table.name} has no rows")
@@ -79,7 +81,7 @@ def store_users(
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # for its owner alone
     try:
         (draft / "SENSITIVE").write_text(_NOTICE)
-        stored = StoredUsers(draft, reader.feature_names, label is not None, parts)
+        stored = StoredUsers(draft, reader.feature_names, label is not None, parts, groups_of)
         # Rows are dealt out to the parts as they come, then each part is sorted: every byte is written twice.
         _deal_out(reader, stored, place, offsets)
         for number in range(len(parts)):
@@ -90,6 +92,7 @@ def store_users(
             "feature_names": list(stored.feature_names),
             "has_targets": stored.has_targets,
             "parts": [asdict(part) for part in parts],
+            "groups_of": groups_of,
         }
         (draft / "users.json").write_text(json.dumps(record), encoding="utf-8")
         os.replace(draft, target)

@@ -1,9 +1,10 @@
 """Fixed groups of users that stand for one user each, where there are too many users to compare.
 
-A group's vector is the average of its members' vectors, null members left out; null if all are. The groups are fixed
-before any data is read (users that follow each other, after a random order), so replacing one user changes one
-group's vector: whoever protects each group protects each user. Averages of g users lie about sqrt(g) closer together,
-and there are g times fewer of them: with radii that follow, the mean has sqrt(g) times the noise of single users.
+A group's vector is the average of its members' vectors, null members left out; null if all are. The groups are users
+that follow each other in a secret random order, so replacing one user changes one group's vector, also if the new one
+has another id (``docs/proofs/dp_sgd.md``): whoever protects each group protects each user. Averages of g users lie
+about sqrt(g) closer together, and there are g times fewer of them: with radii that follow, the mean has sqrt(g) times
+the noise of single users.
 """
 
 from functools import lru_cache

@@ -70,9 +70,10 @@ def sources_of(
     No shard's border cuts a group.
     """
     if isinstance(users, StoredUsers):
-        if any(part.first_user % group_size for part in users.parts):
+        # In the order of their ids, a user under another id would move everybody to another group.
+        if group_size not in (1, users.groups_of):
             raise InvalidInputError(
-                f"groups of {group_size} users do not fit the stored parts; "
+                f"users stored for groups of {users.groups_of} cannot be trained in groups of {group_size}; "
                 f"store the users with groups_of={group_size}"
             )
         return [OnDisk(users, part, min_items) for part in range(len(users.parts))]
