@@ -1,6 +1,7 @@
 """Each stage on neighbouring users: the integers move by no more than the event says, and by that much."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.estimators.tables import WILD, ragged, replaced
-from userdp.estimators import stages
-from userdp.estimators.fitting import _standardize, _user_rates
+from userdp.estimators import stages, votes
+from userdp.estimators.fitting import _boolean_unit, _booleans_true, _standardize, _user_rates
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
@@ -24,10 +25,15 @@ def crowd(seed=0, n=12, d=D):
 
 
 @pytest.fixture
-def counts_of(monkeypatch, silent_noise):
-    """Return the function that shows the votes a noiseless scale stage adds up, and its event."""
-    monkeypatch.setattr(stages, "_most_likely_scale", lambda found: found.counts)
-    return lambda users: stages.private_scale(users, 1.0, "scales", silent_noise)
+def counts_of(silent_noise):
+    """Return the function that shows the votes that a noiseless scale stage adds up, and their event."""
+
+    def count(users):
+        ballot = votes.nearest_powers_of_four(stages.user_magnitudes(users))
+        found = votes.private_counts(ballot, votes.POWERS, 1.0, "scales", silent_noise)
+        return found.counts, found.event
+
+    return count
 
 
 def sum_in_units(found, centre, radius, n):
@@ -40,7 +46,7 @@ def test_votes_move_by_the_event_s_sensitivity(counts_of):
     for rows in [*WILD.values(), [[2.0**-30] * D], [[2.0**30] * D], [[1.0, 2.0, 4.0], [1e9, 3.0, -5.0]]]:
         for other in ([[1.0] * D], [[np.nan] * D], [[2.0**45] * D]):
             (one, event), (two, _) = (counts_of(replaced(users, np.array(r))) for r in (rows, other))
-            moves.append(np.linalg.norm(one - two) * stages._COUNT_RESOLUTION / event.sensitivity)
+            moves.append(np.linalg.norm(one - two) * votes.COUNT_RESOLUTION / event.sensitivity)
     assert max(moves) <= 1
     assert max(moves) > 1 - 1e-9
 
@@ -54,14 +60,11 @@ def test_a_null_user_casts_no_vote(counts_of):
 
 
 @given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))
-def test_a_vote_is_the_nearest_power_of_two(x):
-    vote = int(stages.nearest_powers_of_two(np.array([[x]]))[0, 0])
-    # x^2 against 2^(2 vote -+ 1), in exact arithmetic.
-    numerator, denominator = x.as_integer_ratio()
-    squared, one = numerator**2, denominator**2
-    shift = 2 * vote
-    assert squared * 2 ** max(-shift, 0) * 2 >= one * 2 ** max(shift, 0)
-    assert squared * 2 ** max(-shift, 0) <= 2 * one * 2 ** max(shift, 0)
+def test_a_vote_is_the_nearest_power_of_four(x):
+    vote = int(votes.nearest_powers_of_four(np.array([[x]]))[0, 0])
+    # x against 2^(2 vote -+ 1), in exact arithmetic.
+    exact = Fraction(x)
+    assert Fraction(2) ** (2 * vote - 1) <= exact <= Fraction(2) ** (2 * vote + 1)
 
 
 def test_magnitudes_are_those_of_the_loop():
@@ -71,6 +74,7 @@ def test_magnitudes_are_those_of_the_loop():
     assert np.isnan(found[0, 1])
     assert np.isnan(found[1, 0])
     assert found[1, 1:].tolist() == [2.0, 5.0]
+    assert stages.user_magnitudes(users, around_zero=True)[0, 2] == 3.0
 
 
 @pytest.mark.parametrize("d", [1, 3, 17])
@@ -124,16 +128,64 @@ def ball_sums(monkeypatch):
     return recorded
 
 
-def test_centre_moves_by_its_events(ball_sums, silent_noise):
-    """Pass by pass, at equal earlier answers: the first passes are those of the neighbour too."""
-    rest = np.random.default_rng(0).normal(size=(8, D))
-    for first in (1e9, -1e9):
-        stages.private_centre(np.vstack([np.full(D, first), rest]), 0.6, 1, silent_noise)
+@pytest.fixture
+def all_counts(monkeypatch):
+    """Record every histogram that a stage asks for, and its event."""
+    recorded = []
+    count = votes.private_counts
+
+    def record(*arguments):
+        recorded.append(count(*arguments))
+        return recorded[-1]
+
+    monkeypatch.setattr(stages, "private_counts", record)
+    return recorded
+
+
+def moved(one, two):
+    """How far two noiseless histograms are apart, as a share of the sensitivity that was paid for."""
+    return np.linalg.norm(one.counts - two.counts) * votes.COUNT_RESOLUTION / one.event.sensitivity
+
+
+@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("first", [1e9, -1e9, 3.0, np.nan, np.inf])
+def test_location_and_centre_move_by_their_events(first, levels, all_counts, ball_sums, silent_noise):
+    """Level by level, at equal earlier answers: the rest agrees where it is, whoever the first user is."""
+    rest = np.random.default_rng(0).normal(size=(200, D))
+    with np.errstate(all="ignore"):
+        for value in (first, 0.0):
+            means = np.vstack([np.full(D, value), rest])
+            _, events = stages.private_centre(means, 30.0, 10.0, levels, silent_noise)
+    for one, two in zip(all_counts[:levels], all_counts[levels:], strict=True):
+        assert moved(one, two) <= 1
     (one, event), (two, _) = ball_sums
-    assert 0.998 < np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
-    _, events = stages.private_centre(rest, 0.6, 3, silent_noise)
-    assert [event.name for event in events] == ["centre, pass 1", "centre, pass 2", "centre, pass 3"]
-    assert math.sqrt(sum(event.mu**2 for event in events)) == pytest.approx(0.6)
+    assert np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
+    assert [event.name for event in events[:-1]] == [found.event.name for found in all_counts[:levels]]
+    assert math.sqrt(sum(event.mu**2 for event in events[:-1])) == pytest.approx(30.0)
+
+
+def test_a_place_far_away_attains_the_sensitivity(all_counts, silent_noise):
+    rest = np.zeros((200, D))
+    for first in (4.0, -20.0):
+        stages.private_centre(np.vstack([np.full(D, first), rest]), 30.0, 0.0, 1, silent_noise)
+    assert moved(*all_counts) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("offset", [0.0, -5.0, 90.0, 3_000.0, 2e5])
+def test_columns_are_found_far_from_zero(offset):
+    """Within half a unit; one level sees 128 units to either side, three half a million."""
+    means = np.random.default_rng(0).normal(offset, 0.8, size=(2_000, 2))
+    centre, _ = stages.private_centre(means, 0.1, 0.05, 3, SeededNoise(0))
+    assert centre.found.all()
+    assert centre.place == pytest.approx([offset, offset], abs=0.5)
+    near, _ = stages.private_centre(means, 0.1, 0.05, 1, SeededNoise(0))
+    assert near.found.all() == (abs(offset) < 128)
+
+
+def test_a_column_that_cannot_be_found_is_left_out():
+    rng = np.random.default_rng(0)
+    scattered, _ = stages.private_centre(rng.uniform(-60, 60, size=(300, 1)), 0.2, 0.2, 1, SeededNoise(0))
+    assert not scattered.found.any()
 
 
 def test_second_moments_move_by_their_event(ball_sums, silent_noise):
@@ -177,8 +229,9 @@ def test_wild_users_cause_no_floating_point_error(wild, silent_noise):
     users = replaced(crowd(), np.array(WILD[wild]))
     means = users.means()
     with np.errstate(all="raise"):
-        stages.private_scale(users, 1.0, "scales", silent_noise)
-        stages.private_centre(means, 1.0, 3, silent_noise)
+        magnitudes = stages.user_magnitudes(users)
+        stages.private_scale(magnitudes, 1.0, "scales", silent_noise)
+        stages.private_mean_in_ball(means, np.zeros(D), 1.0, 1.0, "mean", silent_noise)
 
 
 def test_scales_of_plain_columns_are_found():
@@ -186,16 +239,16 @@ def test_scales_of_plain_columns_are_found():
     rng = np.random.default_rng(0)
     unit = np.array([1e-6, 1.0, 1e6])
     users = ragged(*(rng.normal(size=(4, 3)) * unit for _ in range(500)))
-    scale, _ = stages.private_scale(users, 0.5, "scales", SeededNoise(0))
+    scale, _ = stages.private_scale(stages.user_magnitudes(users), 0.5, "scales", SeededNoise(0))
     assert scale.kept.all()
     assert (np.abs(np.log2(scale.magnitude / unit)) < 1.6).all()
 
 
 def test_the_scale_of_a_column_that_few_users_have_is_found():
-    """One user in fifty: a bell cut off at the largest exponent must not fit better than their votes."""
+    """One user in fifty: no bell may fit better than their votes because it is lower."""
     rng = np.random.default_rng(0)
     users = ragged(*(np.array([[rng.normal(), float(j % 50 == 0)]] * 2) for j in range(3_000)))
-    scale, _ = stages.private_scale(users, 0.5, "scales", SeededNoise(0))
+    scale, _ = stages.private_scale(stages.user_magnitudes(users), 0.5, "scales", SeededNoise(0))
     assert np.abs(np.log2(scale.magnitude)).max() < 1.6
 
 
@@ -206,34 +259,39 @@ def test_standardizing_finds_centre_and_spread():
     columns, events = _standardize(users, split, np.zeros(3, dtype=bool), SeededNoise(0))
     assert columns.centre == pytest.approx([1.0, -0.5, 0.0], abs=0.2)
     assert columns.scale == pytest.approx([1.0, 2.0, 0.5], rel=0.35)
-    assert [event.name for event in events][0::4] == ["feature scales", "second moments"]
+    assert [event.name for event in events] == [
+        "feature scales",
+        *(f"location, level {level}" for level in (1, 2, 3)),
+        "centre",
+        "second moments",
+    ]
 
 
-def test_boolean_columns_are_not_voted_on():
-    users = crowd(n=50)
-    split = shares(50, D, Budget(3.0, 1e-6), is_regression=False, n_booleans=D)
-    columns, events = _standardize(users, split, np.ones(D, dtype=bool), SeededNoise(0))
-    assert "feature scales" not in [event.name for event in events]
+@pytest.mark.parametrize("n", [50, 3_000])
+def test_booleans_share_one_vote(n):
+    rng = np.random.default_rng(0)
+    users = ragged(*(rng.random((4, 16)) < 0.0625 for _ in range(n)))
+    split = shares(n, 16, Budget(0.3, 1e-6), is_regression=False, n_booleans=16)
+    columns, events = _standardize(users, split, np.ones(16, dtype=bool), SeededNoise(0))
+    expected = 0.0 if n == 50 else 0.0625  # 50 users are too few to know
+    assert columns.centre == pytest.approx(np.full(16, expected), rel=0.4)
     assert np.isfinite(columns.scale).all()
+    assert [event.coordinates for event in events] == ([] if n == 50 else [len(votes.POWERS)])
 
 
-@pytest.fixture
-def all_counts(monkeypatch):
-    """Record every histogram that a stage asks for, and its event."""
-    recorded = []
-    count = stages.private_counts
-
-    def record(*arguments):
-        recorded.append(count(*arguments))
-        return recorded[-1]
-
-    monkeypatch.setattr(stages, "private_counts", record)
-    return recorded
+def test_counts_of_true_booleans():
+    users = ragged([[1.0, 0.0, 1.0, 9.0], [0.0, 0.0, 1.0, 9.0]], [[np.nan, np.nan, np.nan, np.nan]])
+    counts = _booleans_true(users, np.array([True, True, True, False]))
+    assert counts[0].tolist() == [1.5]
+    assert np.isnan(counts[1]).all()
+    assert _booleans_true(users, np.zeros(4, dtype=bool)).shape == (2, 0)
 
 
-def moved(one, two):
-    """How far two noiseless histograms are apart, as a share of the sensitivity that was paid for."""
-    return np.linalg.norm(one.counts - two.counts) * stages._COUNT_RESOLUTION / one.event.sensitivity
+def test_booleans_get_more_weight_with_more_users():
+    units = [_boolean_unit(0.1, 50, users) for users in (5.0, 50.0, 5_000.0)]
+    assert units == sorted(units, reverse=True)
+    assert units[-1] == pytest.approx(1.2 * 0.3)
+    assert _boolean_unit(0.1, 1, 5.0) == units[-1]
 
 
 TARGETS = [0.0, 1.0, -1e9, 2.0**45, np.nan, np.inf, 5e-324]
@@ -256,8 +314,16 @@ def test_targets_move_by_their_events(first, all_counts, ball_sums, silent_noise
 
 def test_a_vote_for_another_place_attains_the_sensitivity(all_counts, silent_noise):
     for first in (-2.0, 5.0):
-        stages.private_clip(np.array([2.0**first, 1.0, 1.0]), 4, 0.5, 1.0, silent_noise)
+        stages.private_clip(np.array([2.0**first, 1.0, 1.0]), 4, 1.0, 1.0, silent_noise)
     assert moved(*all_counts) == pytest.approx(1)
+
+
+def test_a_unit_that_is_a_guess_is_taken_as_tiny():
+    users = ragged(*np.random.default_rng(0).normal(5.0, 1.0, size=(20, 2, 1)))
+    found = [stages.private_target(users, 0.02, 0.02, 0.02, SeededNoise(seed))[0] for seed in range(20)]
+    tiny = [target for target in found if target.unit < 1e-9]
+    assert len(tiny) > 10
+    assert max(abs(target.middle) for target in tiny) < 1e-9
 
 
 @pytest.mark.parametrize("offset", [0.0, 4.0, -50.0, 300.0])
@@ -274,14 +340,15 @@ def test_targets_are_found_wherever_they_are(offset, unit):
 
 
 @pytest.mark.parametrize("typical", [0.05, 0.7, 3.0])
-def test_a_clip_radius_is_a_quantile_of_the_norms(typical):
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 3.0])
+def test_a_clip_radius_is_a_multiple_of_the_typical_norm(typical, ratio):
     rng = np.random.default_rng(0)
     norms = typical * rng.lognormal(0, 0.5, size=3_000)
-    clip, _ = stages.private_clip(norms, 4, 0.5, 0.1, SeededNoise(0))
-    assert clip.radius == pytest.approx(typical, rel=0.25)
+    clip, _ = stages.private_clip(norms, 4, ratio, 0.1, SeededNoise(0))
+    assert clip.radius == pytest.approx(ratio * typical, rel=0.25)
     assert clip.kept == pytest.approx(np.minimum(1, clip.radius / norms).mean(), abs=0.1)
 
 
 def test_without_evidence_a_clip_radius_is_the_expected_one():
-    clip, _ = stages.private_clip(np.full(20, np.nan), 16, 0.5, 1e-3, SeededNoise(0))
+    clip, _ = stages.private_clip(np.full(20, np.nan), 16, 1.0, 1e-3, SeededNoise(0))
     assert 0.2 < clip.radius < 5

@@ -8,8 +8,11 @@ from userdp.planning.shares import shares
 from userdp.privacy.budget import Budget
 
 STAGES = {
-    False: ("base_rate", "scale", "centre", "second_moment", "radius"),
-    True: ("target_scale", "target_location", "target_mean", "scale", "centre", "second_moment", "radius"),
+    False: ("base_rate", "scale", "location", "centre", "second_moment", "radius"),
+    True: (
+        *("target_scale", "target_location", "target_mean"),
+        *("scale", "location", "centre", "second_moment", "radius"),
+    ),
 }
 
 
@@ -29,19 +32,26 @@ def test_the_descent_keeps_a_tenth_whatever_the_size(epsilon):
         for booleans in {0, d // 2, d}:
             split = shares(n, d, budget, is_regression=is_regression, n_booleans=booleans)
             assert spent(split) <= 0.9 * split.mu**2 * (1 + 1e-9)
-            assert split.scale == 0 or booleans < d
+            assert booleans < d or split.location == split.centre == split.second_moment == 0
+            assert split.scale > 0 or split.location == 0
 
 
 def test_stages_are_left_out_where_they_only_add_noise():
     budget = Budget(1.0, 1e-6)
     for is_regression in (False, True):
-        few, many = (shares(n, 20, budget, is_regression=is_regression) for n in (100, 5_000))
-        assert few.centre == few.second_moment == 0
+        few, many = (shares(n, 20, budget, is_regression=is_regression) for n in (30, 5_000))
+        assert few.scale == few.location == few.centre == few.second_moment == 0
         assert all(getattr(many, stage) > 0 for stage in STAGES[is_regression])
         assert all(
             getattr(many, stage) == 0 for stage in {*STAGES[not is_regression]} - {*STAGES[is_regression]}
         )
-    assert shares(5_000, 20, budget, is_regression=False, has_centre=False).centre == 0
+    without = shares(5_000, 20, budget, is_regression=False, has_centre=False)
+    assert without.location == without.centre == 0 < without.scale
+
+
+def test_locations_zoom_in_where_users_are_plenty():
+    few, many = (shares(n, 20, Budget(1.0, 1e-6), is_regression=False) for n in (500, 5_000))
+    assert (few.location_levels, many.location_levels) == (1, 3)
 
 
 def test_more_users_leave_more_to_the_descent():

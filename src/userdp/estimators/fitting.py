@@ -1,9 +1,9 @@
 r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
 
 1. **Start**: how often each class occurs, where the intercept starts; in a regression unit and middle of the targets.
-2. **Scale**: the magnitude of each feature, from users' votes for powers of two. Features that cannot be
-   measured at this budget are dropped; those of boolean type are 0 or 1 and need no vote.
-3. **Centre** and 4. **second moment** of the scaled features, where there are users enough.
+2. **Scale**: the magnitude of each feature, from users' votes for powers of four. Features that cannot be
+   measured at this budget are dropped; those of boolean type are 0 or 1, and share one vote on how many are true.
+3. **Location**: where each number lies, by votes too, then a mean around there; and 4. its **second moment**.
 5. **Clip radius**: from noisy counts of the norms of the users' gradients at the start.
 6. **Descent**: full-batch gradient descent on the users' clipped mean gradients, with a ridge towards the start that
    follows the noise, for whatever budget the stages left.
@@ -24,7 +24,7 @@ from userdp.estimators.stages import (
     private_base_rate,
     private_centre,
     private_clip,
-    private_scale,
+    private_feature_scale,
     private_second_moment,
     private_target,
 )
@@ -41,8 +41,10 @@ from userdp.problems import L2Ball, Loss, Multinomial
 
 # Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
 BOUND, TARGET_BOUND = 8.0, 100.0
-# What one unit of a boolean feature is: the spread of one that is true for every seventh row, or every seventh not.
-BOOLEAN_MAGNITUDE = 0.35
+# What one unit of a boolean feature is, if nobody knows how many are true: the spread of one in seven.
+BOOLEAN_UNIT = 0.35
+# Squared norm of the coefficients of scaled features to expect: in log odds, and in units of the target.
+LOG_ODDS_SIGNAL, TARGET_SIGNAL = 2.5, 0.83
 HERE = LocalEngine()
 
 
@@ -63,6 +65,11 @@ class Task:
     loss: Loss
     curvature: float
     n_classes: int = 0
+
+    @property
+    def signal(self) -> float:
+        """Squared norm of the coefficients to expect."""
+        return LOG_ODDS_SIGNAL if self.n_classes else TARGET_SIGNAL
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ def _fit(
         start_rates, event = private_base_rate(_user_rates(users, task.n_classes), split.base_rate, noise)
         target, events, targets = Target(0.0, 1.0), (event,), users.targets
         curvature = task.curvature * float(1 - (start_rates**2).sum())
-    columns, more = _standardize(users, split, booleans, noise)
+    columns, more = _standardize(users, split, booleans, noise, around_zero=not options.fit_intercept)
     events = (*events, *more)
     scaled = Users(columns.apply(users.rows), users.offsets, targets)
     if options.fit_intercept:
@@ -174,7 +181,7 @@ def _fit(
     start = _start(task, scaled.n_features, start_rates, options.fit_intercept)
     oracle = options.engine.oracle(task.loss, scaled, dimension=len(start))
     theta, noise_std, statement, rounds = _descend(
-        oracle, start, split, curvature, budget, events, options, noise
+        oracle, start, split, curvature, task.signal, budget, events, options, noise
     )
     return _on_original_scale(
         theta.reshape(-1, scaled.n_features), noise_std, columns, target, options, statement, split, rounds
@@ -186,6 +193,7 @@ def _descend(
     start: FloatArray,
     split: Shares,
     curvature: float,
+    signal: float,
     budget: Budget,
     events: tuple[Event, ...],
     options: Options,
@@ -194,16 +202,18 @@ def _descend(
     """Choose radius, steps and ridge from the noise they face; run clipped descent."""
     n, k, N = oracle.n_users, oracle.dimension, split.effective_users
     norms = np.linalg.norm(oracle.evaluate(start), axis=1)
-    # Few users: every gradient is clipped, which costs the least noise; many: hardly any, which costs the least bias.
-    quantile = min(max(0.25 + 0.2 * math.log2(N / (40 * math.sqrt(k))), 0.05), 0.95)
-    clip, event = private_clip(norms, k, quantile, split.radius, noise)
+    # Few users a coefficient: every gradient is clipped, which costs the least noise; many: hardly any, the least bias.
+    ratio = min(max(N / (30 * k), 0.1), 3.0)
+    clip, event = private_clip(norms, k, ratio, split.radius, noise)
     events = (*events, event)
 
     single = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=1, beside=events)
     s = single.event.scale * single.lattice.step / n / clip.kept
-    ridge = options.ridge + s**2 * k / (0.83 * curvature)
+    ridge = options.ridge + s**2 * k / (signal * curvature)
     kappa = max(4.0, 1.5 * math.sqrt(k))
-    T = options.rounds or _shared(kappa * min(max(5 * (0.06 / (s * math.sqrt(k))) ** 0.75, 5), 60))
+    # How long to descend, in units of 1/curvature: the less noise in the coefficients, the longer.
+    time = 5 * (0.25 * curvature / (s * math.sqrt(k))) ** 0.75
+    T = options.rounds or _shared(kappa * min(max(time, 3), 60))
     step = 1 / (kappa * clip.kept * (curvature + ridge))
 
     domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
@@ -212,20 +222,7 @@ def _descend(
     ridged = replace(oracle, ridge=ridge * clip.kept, ridge_centre=start)
     solution = optimizer.run(ridged, mean, noise, start, options.progress)
     noise_std = s / (curvature + ridge) / math.sqrt(optimizer.averaged_share)
-    point, kept = _shrunk(solution.point, start, noise_std)
-    return point, kept * noise_std, solution.privacy, T
-
-
-def _shrunk(point: FloatArray, start: FloatArray, noise_std: float) -> tuple[FloatArray, float]:
-    """Shrink towards the start where the noise explains most of how far the point went, all the way where all of it.
-
-    James and Stein's rule, but twice as lenient: the ridge has already taken its part.
-    """
-    move = point - start
-    explained = max(len(move) - 2, 1) * noise_std**2
-    length = float(move @ move)
-    kept = min(1.0, 2 * (1 - explained / length)) if length > explained else 0.0
-    return start + kept * move, kept
+    return solution.point, noise_std, solution.privacy, T
 
 
 def _shared(rounds: float) -> int:
@@ -234,28 +231,57 @@ def _shared(rounds: float) -> int:
 
 
 def _standardize(
-    users: Users, split: Shares, booleans: BoolArray, noise: NoiseSource
+    users: Users, split: Shares, booleans: BoolArray, noise: NoiseSource, around_zero: bool = False
 ) -> tuple[_Columns, tuple[Event, ...]]:
-    """Find magnitude, centre and second moment of every column privately."""
-    unit, kept = np.full(users.n_features, BOOLEAN_MAGNITUDE), booleans.copy()
-    events: tuple[GaussianEvent, ...] = ()
-    if split.scale:
-        numbers = replace(users, rows=users.rows[:, ~booleans], targets=None)
-        scale, event = private_scale(numbers, split.scale, "feature scales", noise)
-        unit[~booleans], kept[~booleans], events = scale.magnitude, scale.kept, (event,)
-    magnitude = np.where(kept, unit, np.inf)
-    centre = np.zeros(users.n_features)
-    if split.centre:
-        passes = 3 if split.effective_users / math.sqrt(users.n_features) >= 60 else 1
-        centre, more = private_centre(users.means() / magnitude, split.centre, passes, noise)
-        events = (*events, *more)
-    spread = np.ones(users.n_features)
+    """Find magnitude, centre and second moment of every number privately, and one unit for all booleans."""
+    d, is_number = users.n_features, ~booleans
+    numbers = replace(users, rows=users.rows[:, is_number], targets=None)
+    scale, centre = np.where(booleans, BOOLEAN_UNIT, np.inf), np.zeros(d)
+    if not split.scale:
+        return _Columns(centre, scale), ()
+    units, true, event = private_feature_scale(
+        numbers, _booleans_true(users, booleans), around_zero, split.scale, noise
+    )
+    events: tuple[GaussianEvent, ...] = (event,)
+    if true is not None:
+        rate = min(true / booleans.sum(), 0.5)
+        scale[booleans] = _boolean_unit(rate, int(booleans.sum()), split.effective_users / math.sqrt(d))
+        centre[booleans] = 0.0 if around_zero else rate
+    unit, place = np.where(units.kept, units.magnitude, np.inf), np.zeros(numbers.n_features)
+    if split.location:
+        located, more = private_centre(
+            numbers.means() / unit, split.location, split.centre, split.location_levels, noise
+        )
+        unit, place, events = np.where(located.found, unit, np.inf), located.place, (*events, *more)
+    spread = np.ones(numbers.n_features)
     if split.second_moment:
-        squares = np.clip(users.rows / magnitude - centre, -BOUND, BOUND) ** 2
-        means = replace(users, rows=squares).means()
-        found, more_event = private_second_moment(means, split.second_moment, noise)
-        spread, events = np.sqrt(found), (*events, more_event)
-    return _Columns(np.where(kept, centre * unit, 0.0), magnitude * spread), events
+        squares = np.clip(numbers.rows / unit - place, -BOUND, BOUND) ** 2
+        found, event = private_second_moment(
+            replace(numbers, rows=squares).means(), split.second_moment, noise
+        )
+        spread, events = np.sqrt(found), (*events, event)
+    scale[is_number] = unit * spread
+    centre[is_number] = np.where(np.isfinite(unit), place * units.magnitude, 0.0)
+    return _Columns(centre, scale), events
+
+
+def _booleans_true(users: Users, booleans: BoolArray) -> FloatArray:
+    """How many booleans of a row are true, each user's mean; no column where there are none."""
+    if not booleans.any():
+        return np.empty((users.n_users, 0))
+    counts = (users.rows[:, booleans] > 0).sum(axis=1, keepdims=True).astype(np.float64)
+    counts[np.isnan(users.rows[:, 0])] = np.nan
+    return replace(users, rows=counts, targets=None).means()
+
+
+def _boolean_unit(rate: float, n_booleans: int, users_per_root: float) -> float:
+    """Take the standard deviation of the average boolean, times up to 3 where users are few and booleans many.
+
+    One of many columns says less than a number does, so it gets less of the noise's budget until users are plenty.
+    """
+    many = math.sqrt(math.sqrt(n_booleans))
+    caution = max(1.2, min(2 * math.sqrt(20 / users_per_root), many, 3.0))
+    return caution * math.sqrt(max(rate * (1 - rate), 1e-4))
 
 
 def _on_original_scale(

@@ -31,9 +31,13 @@ class Shares:
     target_scale, target_location, target_mean : float
         Unit and middle of the targets; regression only.
     scale : float
-        Units of the features that are not boolean.
-    centre, second_moment : float
-        Of all features.
+        Units of the numbers (the features that are not boolean), and how many booleans of a row are true.
+    location, centre : float
+        Where the numbers lie, by votes; their mean around there.
+    location_levels : int
+        How many times the votes zoom in: far from zero, or not.
+    second_moment : float
+        How wide the numbers are.
     radius : float
         The typical norm of a user's gradient.
     """
@@ -45,9 +49,11 @@ class Shares:
     target_location: float
     target_mean: float
     scale: float
+    location: float
     centre: float
     second_moment: float
     radius: float
+    location_levels: int
 
 
 def shares(
@@ -71,7 +77,11 @@ def shares(
     """
     mu = mu_beside((), budget.epsilon, budget.delta)
     N = n_users * mu_from_budget(budget.epsilon, budget.delta)
-    root_d, numbers = math.sqrt(n_features), n_features - n_booleans
+    numbers = n_features - n_booleans
+    root_d = math.sqrt(numbers)
+    votes = math.sqrt(2 * (numbers + (n_booleans > 0)))
+    levels = 3 if numbers and N / root_d >= 60 else 1
+    location_votes = math.sqrt(2 * numbers * levels)
 
     def share(low: float, users_needed: float, high: float) -> float:
         """Share of a stage that would be content with so many effective users of its own."""
@@ -79,25 +89,29 @@ def shares(
 
     start = {
         "base_rate": 0.0 if is_regression else share(0.01, 20, 0.5),
-        "target_scale": share(0.02, 12, 0.35) if is_regression else 0.0,
+        "target_scale": share(0.02, 14, 0.5) if is_regression else 0.0,
         "target_location": share(0.01, 12, 0.2) if is_regression and has_centre else 0.0,
-        "target_mean": share(0.02, 10, 0.15) if is_regression and has_centre else 0.0,
+        "target_mean": share(0.02, 10, 0.1) if is_regression and has_centre else 0.0,
     }
     left = 1 - sum(start.values())
     features = {
-        "scale": left * share(0.1, 8 * math.sqrt(2 * numbers), 0.2) if numbers else 0.0,
-        "centre": left * share(0.015, 8 * root_d, 0.06) if has_centre else 0.0,
-        "second_moment": left * share(0.01, 16 * root_d, 0.04),
+        "scale": left * share(0.03, 10 * votes, 0.2),
+        "location": left * share(0.01, 12 * location_votes, 0.15) if numbers and has_centre else 0.0,
+        "centre": left * share(0.01, 6 * root_d, 0.04) if numbers and has_centre else 0.0,
+        "second_moment": left * share(0.01, 16 * root_d, 0.04) if numbers else 0.0,
         "radius": left * share(0.002, 20, 0.04),
     }
-    # Errors of a stage, in what its answer would be good for; beyond these it only adds noise.
-    errors = {
-        "scale": (math.sqrt(2 * numbers), 0.7),
-        "centre": (0.8 * root_d, 0.5),
-        "second_moment": (0.8 * root_d, 0.3),
-    }
-    for name, (size, largest) in errors.items():
-        if features[name] and size / (N * math.sqrt(features[name])) > largest:
-            features[name] = 0.0
+
+    def error(stage: str, size: float) -> float:
+        """Noise of a stage, in what its answer is good for: votes as a share of the users, means in units."""
+        return size / (N * math.sqrt(features[stage])) if features[stage] else 0.0
+
+    # Beyond these a stage only adds noise. Numbers whose unit or place is unknown are left out altogether.
+    if error("scale", votes) > 0.45 or error("location", location_votes) > 0.45:
+        features |= dict.fromkeys(("scale", "location", "centre", "second_moment"), 0.0)
+    if error("centre", root_d) > 0.7:
+        features["centre"] = 0.0
+    if error("second_moment", 0.8 * root_d) > 0.3:
+        features["second_moment"] = 0.0
     parts = {name: mu * math.sqrt(part) for name, part in (start | features).items()}
-    return Shares(mu=mu, effective_users=N, **parts)
+    return Shares(mu=mu, effective_users=N, location_levels=levels, **parts)

@@ -1,0 +1,122 @@
+r"""Private votes on a line: every user names one place, and public bells are fitted to the noisy counts.
+
+Where the targets lie, what a unit of a feature is, how large a gradient is: each is found this way. A vote bounds what
+a user can do whatever their values are, so nobody has to know a range beforehand. Proofs: ``docs/proofs/stages.md``.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from userdp.arrays import FloatArray, IntArray
+from userdp.mechanisms.noise import NoiseSource
+from userdp.privacy.accounting import GaussianEvent, gaussian_scale
+
+# Counts are integers; the noise lives on a lattice this much finer.
+COUNT_RESOLUTION = 2**10
+# Magnitudes are powers of four in this range, which every float of a sane table lies in.
+POWERS = np.arange(-20, 21)
+_ABSTAINS = 10_000
+# Places are looked for between the bins, too.
+_STEP = 0.25
+
+
+@dataclass(frozen=True)
+class Places:
+    """Most likely places, one per column, in bins.
+
+    Attributes
+    ----------
+    place : array of shape (columns,)
+        Posterior mean within one bin of the most likely place.
+    certainty : array of shape (columns,)
+        Posterior probability of lying within one bin of it.
+    variance : array of shape (columns,)
+        Posterior mean square distance from it.
+    support : array of shape (columns,)
+        About which share of the users voted there.
+    """
+
+    place: FloatArray
+    certainty: FloatArray
+    variance: FloatArray
+    support: FloatArray
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """Private histograms over integer bins, one row per column, the noise of each count, and their cost."""
+
+    bins: IntArray
+    counts: FloatArray
+    noise_std: float
+    n_users: int
+    event: GaussianEvent
+
+    @np.errstate(under="ignore")
+    def places(
+        self, width: float, log_prior: Callable[[FloatArray], FloatArray], pooled: bool = False
+    ) -> Places:
+        """Find where each column's users are, if they scatter with a standard deviation of ``width`` bins.
+
+        ``pooled`` lets columns learn from each other which places are common.
+        """
+        n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
+        places = self.bins[0] + _STEP * np.arange(steps + 1)
+        bells: FloatArray = np.exp(-0.5 * ((self.bins - places[:, None]) / width) ** 2)
+        bells /= bells.sum(axis=1, keepdims=True)
+        matched: FloatArray = self.counts @ bells.T
+        # One energy for all bells: a column that few users have must not go where the bells are lowest.
+        energy = float((bells**2).sum(axis=1).mean())
+        score = (n * matched - n**2 * energy / 2) / self.noise_std**2 + log_prior(places)
+        if pooled:
+            common = np.maximum(matched.mean(axis=0), 0) + 0.001 * n
+            score = score + np.log(common / common.sum())
+        posterior = np.exp(score - score.max(axis=1, keepdims=True))
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        best = posterior.argmax(axis=1)
+        near = posterior * (np.abs(places - places[best, None]) <= 1)
+        certainty: FloatArray = near.sum(axis=1)
+        place: FloatArray = near @ places / certainty
+        variance: FloatArray = (posterior * (places - place[:, None]) ** 2).sum(axis=1)
+        support = matched[np.arange(len(best)), best] / (n * energy)
+        return Places(place, certainty, variance, support)
+
+
+def private_counts(
+    votes: FloatArray | IntArray, bins: IntArray, mu: float, name: str, noise: NoiseSource
+) -> NoisyCounts:
+    """Count the users that vote for each bin, column by column; a vote for no bin abstains.
+
+    Replacing a user takes at most one vote of each of the d columns from one bin to another: sqrt(2 d) in L2.
+
+    **Guarantee**: the event's (``docs/proofs/stages.md``).
+    """
+    counts = np.stack([(votes == value).sum(axis=0) for value in bins], axis=1)
+    sensitivity = math.sqrt(2 * votes.shape[1]) * COUNT_RESOLUTION * (1 + 1e-12)
+    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
+    draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
+    return NoisyCounts(
+        bins, counts + draws / COUNT_RESOLUTION, event.scale / COUNT_RESOLUTION, votes.shape[0], event
+    )
+
+
+def nearest_powers_of_four(magnitudes: FloatArray) -> IntArray:
+    """Round log4 of positive numbers, by their bits alone; NaN abstains by a power that is no bin.
+
+    Half an odd power of two is where rounding turns: with x = f 2^e, 1/2 <= f < 1, the answer is floor(e/2).
+    """
+    _, exponent = np.frexp(magnitudes)
+    return np.where(np.isnan(magnitudes), _ABSTAINS, exponent // 2)
+
+
+def usual_units(powers: FloatArray) -> FloatArray:
+    """Log prior of magnitudes: most tables are in units people use, so each power of two costs a quarter."""
+    return -0.5 * np.abs(powers)
+
+
+def near_zero(places: FloatArray) -> FloatArray:
+    """Log prior of locations: close to zero, with tails heavy enough for any other place."""
+    return -2 * np.log1p((places / 2) ** 2)
