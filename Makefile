@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-speed bench-scaling bench-peers tune-peers audit mutants fuzz faults data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-expected bench-speed bench-scaling bench-peers tune-peers audit mutants fuzz faults data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,7 +41,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: bench-friends bench-loading bench-rates bench-training bench-table1 bench-speed bench-scaling ## measure speed and rates; results land in benchmarks/results
+bench: bench-friends bench-loading bench-rates bench-training bench-expected bench-table1 bench-speed bench-scaling ## measure speed and rates; results land in benchmarks/results
 
 bench-friends: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.friends
@@ -54,6 +54,9 @@ bench-rates: $(VENV)/.dev
 
 bench-training: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.training
+
+bench-expected: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.expected
 
 bench-table1: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.table1

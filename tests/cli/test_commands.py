@@ -13,6 +13,8 @@ from tests.cli.conftest import BUDGET, FIT, N_USERS, run
 from userdp.cli.demo import split_by_user
 from userdp.data import load_flights
 from userdp.estimators.linear_model import LinearModel
+from userdp.planning.expected import expected_excess_loss, users_for
+from userdp.privacy import Budget
 
 WARDS = ("north", "south", "east")
 
@@ -169,12 +171,15 @@ def test_the_ledger_follows_a_release(data: Path, ledger: Path, spent: Any) -> N
 def test_plan() -> None:
     args = ("plan", "--users", 10_000, "--items", 100, "--features", 50, *BUDGET)
     record = json.loads(run(*args, "--target", "0.001", "--json").stdout)
-    planned = userdp.plan(n_users=10_000, items_per_user=100, n_features=50, epsilon=1.0, delta=1e-6)
-    assert record["expected_error"] == planned.excess_risk
-    assert record["users_for_target"] == planned.users_for(0.001)
+    budget = Budget(1.0, 1e-6)
+    assert record["expected_error"] == expected_excess_loss(10_000, 100, 50, budget)
+    assert record["users_for_target"] == users_for(0.001, 100, 50, budget)
+    assert record["finds_units"]
     shown = run(*args).stdout
     assert "█" in shown
     assert max(map(len, shown.splitlines())) <= 100
+    assert "expect a base rate" in run("plan", "--users", 50, "--items", 9, "--features", 50, *BUDGET).stdout
+    assert run("plan", "--users", 0, "--items", 9, "--features", 50, *BUDGET).exit_code != 0
 
 
 def test_audit() -> None:

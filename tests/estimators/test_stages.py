@@ -171,15 +171,15 @@ def test_a_place_far_away_attains_the_sensitivity(all_counts, silent_noise):
     assert moved(*all_counts) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("offset", [0.0, -5.0, 90.0, 3_000.0, 2e5])
+@pytest.mark.parametrize("offset", [0.0, -5.0, 190.0, 3_000.0, 2e6])
 def test_columns_are_found_far_from_zero(offset):
-    """Within half a unit; one level sees 128 units to either side, three half a million."""
+    """Within half a unit; one level sees 256 units to either side, three four million."""
     means = np.random.default_rng(0).normal(offset, 0.8, size=(2_000, 2))
     centre, _ = stages.private_centre(means, 0.1, 0.05, 3, SeededNoise(0))
     assert centre.found.all()
     assert centre.place == pytest.approx([offset, offset], abs=0.5)
     near, _ = stages.private_centre(means, 0.1, 0.05, 1, SeededNoise(0))
-    assert near.found.all() == (abs(offset) < 128)
+    assert near.found.all() == (abs(offset) < 256)
 
 
 def test_a_column_that_cannot_be_found_is_left_out():

@@ -33,6 +33,7 @@ from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.optimizers.rounds import Progress
+from userdp.planning.descent import AVERAGED_SHARE, clip_ratio, descent
 from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event, GaussianEvent
 from userdp.privacy.budget import Budget
@@ -199,35 +200,29 @@ def _descend(
     options: Options,
     noise: NoiseSource,
 ) -> tuple[FloatArray, float, PrivacyStatement, int]:
-    """Choose radius, steps and ridge from the noise they face; run clipped descent."""
-    n, k, N = oracle.n_users, oracle.dimension, split.effective_users
+    """Choose radius, time and ridge from the noise they face; run clipped descent."""
+    n, k = oracle.n_users, oracle.dimension
     norms = np.linalg.norm(oracle.evaluate(start), axis=1)
-    # Few users a coefficient: every gradient is clipped, which costs the least noise; many: hardly any, the least bias.
-    ratio = min(max(N / (30 * k), 0.1), 3.0)
+    ratio = clip_ratio(split.effective_users, k)
     clip, event = private_clip(norms, k, ratio, split.radius, noise)
     events = (*events, event)
 
     single = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=1, beside=events)
-    s = single.event.scale * single.lattice.step / n / clip.kept
-    ridge = options.ridge + s**2 * k / (signal * curvature)
-    kappa = max(4.0, 1.5 * math.sqrt(k))
-    # How long to descend, in units of 1/curvature: the less noise in the coefficients, the longer.
-    time = 5 * (0.25 * curvature / (s * math.sqrt(k))) ** 0.75
-    T = options.rounds or _shared(kappa * min(max(time, 3), 60))
-    step = 1 / (kappa * clip.kept * (curvature + ridge))
-
+    chosen = descent(
+        single.event.scale * single.lattice.step / n / clip.kept,
+        k,
+        curvature=curvature,
+        signal=signal,
+        kept=clip.kept,
+        ridge=options.ridge,
+        rounds=options.rounds,
+    )
     domain = L2Ball(options.coefficient_bound) if options.coefficient_bound else EVERYWHERE
-    mean = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=T, beside=events)
-    optimizer = DPSGD(T, step, domain, averaged_share=0.75)
-    ridged = replace(oracle, ridge=ridge * clip.kept, ridge_centre=start)
+    mean = ClippedMean(clip.radius).calibrate(n, k, budget, rounds=chosen.rounds, beside=events)
+    optimizer = DPSGD(chosen.rounds, chosen.step, domain, averaged_share=AVERAGED_SHARE)
+    ridged = replace(oracle, ridge=chosen.ridge * clip.kept, ridge_centre=start)
     solution = optimizer.run(ridged, mean, noise, start, options.progress)
-    noise_std = s / (curvature + ridge) / math.sqrt(optimizer.averaged_share)
-    return solution.point, noise_std, solution.privacy, T
-
-
-def _shared(rounds: float) -> int:
-    """Round up to an eighth of a power of two, so that fits of one shape share a few compiled loops."""
-    return math.ceil(2 ** (math.ceil(8 * math.log2(rounds)) / 8))
+    return solution.point, chosen.noise_std, solution.privacy, chosen.rounds
 
 
 def _standardize(

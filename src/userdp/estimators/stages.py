@@ -6,7 +6,6 @@ accounting, and everything after is post-processing. Proofs: ``docs/proofs/stage
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from userdp.estimators.votes import (
 from userdp.means.clipped import clip_to_lattice_ball
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
+from userdp.planning.descent import NORM_SPREAD, share_kept
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
 # How users' own magnitudes of one column scatter around their typical one, in powers of four, and their means around
@@ -37,11 +37,10 @@ _SUPPORTED = 0.25
 _TARGET_UNIT, _TARGET_SPREAD = 1.2 * _UNIT, 0.7
 _TARGET_BINS = np.arange(-32, 33)
 # Features are located among so many bins of two magnitudes; with more levels, each zooms out by ZOOM.
-_LOCATION_BINS = np.arange(-64, 65)
-_LOCATION_WIDTH, ZOOM = 2.0, 64.0
-# Gradients' norms lie between these halves of a power of two, and scatter so many of them among users.
+_LOCATION_BINS = np.arange(-128, 129)
+_LOCATION_WIDTH, ZOOM = 2.0, 128.0
+# Gradients' norms lie between these halves of a power of two.
 _RADIUS_BINS = np.arange(-16, 5)
-_RADIUS_SPREAD = 1.5
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def private_centre(
 ) -> tuple[Centre, tuple[GaussianEvent, ...]]:
     """Locate the users' means (in units of their magnitude) by votes, then average them in a ball around there.
 
-    Each of the ``levels`` zooms in on the place that the last one found; the first sees 128 ZOOM^(levels - 1)
+    Each of the ``levels`` zooms in on the place that the last one found; the first sees 256 ZOOM^(levels - 1)
     magnitudes to either side. Without a share the ball is left out.
 
     **Guarantee**: the events'.
@@ -226,12 +225,9 @@ def private_clip(
     edges = unit * 2.0 ** (_RADIUS_BINS[:-1] / 2)
     votes = np.where(np.isnan(norms), np.nan, _RADIUS_BINS[np.searchsorted(edges, norms)])[:, None]
     found = private_counts(votes, _RADIUS_BINS, mu, "clip radius", noise)
-    places = found.places(_RADIUS_SPREAD, lambda halves: -0.5 * ((halves / 2 + 2) / 1.5) ** 2)
+    places = found.places(NORM_SPREAD, lambda halves: -0.5 * ((halves / 2 + 2) / 1.5) ** 2)
     median = unit * 2.0 ** ((float(places.place[0]) - 0.5) / 2)
-    normal = NormalDist()
-    scores = np.array([normal.inv_cdf((i + 0.5) / 200) for i in range(200)])
-    typical = 2.0 ** (_RADIUS_SPREAD * scores / 2)
-    return Clip(ratio * median, float(np.minimum(1.0, ratio / typical).mean())), found.event
+    return Clip(ratio * median, share_kept(ratio)), found.event
 
 
 def private_second_moment(
