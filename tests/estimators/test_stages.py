@@ -267,6 +267,19 @@ def test_standardizing_finds_centre_and_spread():
     ]
 
 
+def test_what_votes_find_depends_on_votes_alone():
+    """Other values of the same vote, the same noise: the same answer, so nothing else was read."""
+    rng = np.random.default_rng(0)
+    steps = np.where(rng.random((300, 1)) < 0.5, 1.0, 4.0)
+    found = []
+    for factor in (1.0, 1.4):
+        numbers = ragged(*(np.array([[0.0], [factor * step[0]]]) for step in steps))
+        scale, true, _ = stages.private_feature_scale(numbers, factor * steps, False, 0.3, SeededNoise(1))
+        centre, _ = stages.private_centre(0.5 * factor * steps, 0.3, 0.0, 1, SeededNoise(1))
+        found.append((scale.magnitude.tolist(), true, centre.place.tolist()))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("n", [50, 3_000])
 def test_booleans_share_one_vote(n):
     rng = np.random.default_rng(0)
