@@ -83,14 +83,19 @@ def default_mean(x: Array, epsilon: float) -> tuple[float, int]:
 
 
 def problems(tables: list[str]) -> Iterator[tuple[str, Array]]:
-    """Every table in its own units, and with every feature in units of its standard deviation over users."""
+    """Every table in its own units, with every feature in units of its standard deviation over users, and far from zero.
+
+    Far: the scaled table, all features shifted alike until the mean lies 10 sqrt(d) from zero.
+    """
     for name in tables:
         x = vectors_of(name)
         x = x[np.random.default_rng(0).permutation(len(x))]
         deviation = x.std(axis=0)
-        for label, scaled in ((name, x), (f"{name}, scaled", x / np.where(deviation > 0, deviation, 1))):
+        scaled = x / np.where(deviation > 0, deviation, 1)
+        far = scaled - scaled.mean(axis=0) + 10
+        for label, vectors in ((name, x), (f"{name}, scaled", scaled), (f"{name}, far", far)):
             for n in sorted({min(users or len(x), len(x)) for users in USERS}):
-                yield label, scaled[:n]
+                yield label, vectors[:n]
 
 
 def mean_rows(label: str, x: Array, epsilon: float) -> Iterator[Row]:
