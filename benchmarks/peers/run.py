@@ -14,13 +14,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks.peers import means
 from benchmarks.peers.objective import evaluate, reference
-from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Problem, Table, make_problem
+from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Array, Problem, Table, make_problem
 from benchmarks.peers.publish import OPPONENT, WITH_BASE_RATE, publish
 from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu, load_tuned
@@ -45,7 +46,8 @@ class Method:
     """How a method is run: its environment, what it is given, and on which settings."""
 
     environment: str | None = None  # a folder of build/peers/environments; None is this one
-    tuned: bool = True  # gets standardized features and the tuned clip, step and rounds
+    tuned: bool = True  # gets the tuned clip, step and rounds
+    standardized: bool = True  # gets features and targets standardized by their true moments
     tasks: tuple[str, ...] = TASKS
     users: tuple[int, ...] | None = None
     epsilons: tuple[float, ...] = EPSILONS
@@ -55,6 +57,9 @@ class Method:
     def takes(self, table: str, task: str, users: int) -> bool:
         return task in self.tasks and users in (self.users or (users,)) and table in (self.tables or (table,))
 
+    def prepared(self, problem: Problem) -> Problem:
+        return problem.standardized() if self.standardized else problem
+
     def python(self) -> str:
         if self.environment is None:
             return sys.executable
@@ -62,9 +67,9 @@ class Method:
 
 
 METHODS = {
-    "userdp_default": Method(tuned=False),
+    "userdp_default": Method(tuned=False, standardized=False),
     "userdp_adaptive": Method(users=(500, 2_000)),
-    "jax_privacy_peer": Method("jax_privacy", users=(500, 2_000)),
+    "jax_privacy_peer": Method("jax_privacy"),
     "opacus_peer": Method("opacus", users=(500, 2_000), epsilons=(1.0,)),
     "pfl_peer": Method("pfl", **PFL),
     "pfl_adaptive": Method("pfl", **PFL),
@@ -89,7 +94,9 @@ class Results:
 
     def add(self, row: Row) -> None:
         self.rows[key(row)] = row
-        PARTIAL.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
+        unfinished = PARTIAL.with_name(f"new.{PARTIAL.name}")
+        unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
+        unfinished.replace(PARTIAL)  # whole or not at all: the run may be killed here
 
 
 def reference_loss(problem: Problem) -> float:
@@ -142,41 +149,46 @@ def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row
     ]
 
 
+def execute(name: str, problem: Problem, jobs: list[Row], seeds: int) -> dict[str, Array]:
+    """Run one method on one problem in a process of its own, by the Python of its environment."""
+    train = problem.train
+    with TemporaryDirectory(dir=BUILD) as folder:
+        paths = [Path(folder) / file for file in ("data.npz", "jobs.json", "out.npz")]
+        np.savez(
+            paths[0],
+            X=train.X,
+            y=train.y,
+            offsets=train.offsets,
+            test_X=problem.test.X,
+            names=problem.names,
+            n_numbers=problem.n_numbers,
+        )
+        paths[1].write_text(json.dumps({"jobs": jobs, "seeds": seeds}))
+        subprocess.run(
+            [METHODS[name].python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            cwd=ROOT,
+        )
+        with np.load(paths[2]) as out:
+            return dict(out)
+
+
 def run_method(name: str, problem: Problem, epsilons: list[float]) -> Iterator[Row]:
-    """Run one method on one problem in a process of its own."""
+    """Yield the rows of one method on one problem."""
     method = METHODS[name]
     jobs = jobs_of(method, problem, epsilons)
     if not jobs:
         return
-    data = problem.standardized() if method.tuned else problem
-    folder = BUILD / "jobs"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / file for file in ("data.npz", "jobs.json", "out.npz")]
-    train, test_X = data.train, data.test.X
-    np.savez(
-        paths[0],
-        X=train.X,
-        y=train.y,
-        offsets=train.offsets,
-        test_X=test_X,
-        names=data.names,
-        n_numbers=data.n_numbers,
-    )
-    paths[1].write_text(json.dumps({"jobs": jobs, "seeds": method.seeds}))
-    subprocess.run(
-        [method.python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-        cwd=ROOT,
-    )
-    with np.load(paths[2]) as out:
-        for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
-            scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
-            losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
-            yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
-                "seconds_per_round": round(float(seconds), 6),
-                "peak_mb": round(float(out["peak_mb"])),
-            }
+    data = method.prepared(problem)
+    out = execute(name, data, jobs, method.seeds)
+    for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
+        scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
+        losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
+        yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
+            "seconds_per_round": round(float(seconds), 6),
+            "peak_mb": round(float(out["peak_mb"])),
+        }
 
 
 def run(
@@ -235,6 +247,7 @@ def main() -> None:
         if "userdp.mean" in options.methods:
             run_means(tables, results)
     publish(list(results.rows.values()))
+    PARTIAL.unlink(missing_ok=True)  # what it held is published
 
 
 if __name__ == "__main__":
