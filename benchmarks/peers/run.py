@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "benchmarks" / "results" / "peers.json"
 PARTIAL = PUBLISHED.with_suffix(".partial.json")
 Row = dict[str, Any]
+TUNING_SEEDS = 3
 
 
 # pfl takes a hundred times as long as jax-privacy: the smaller tables, once.
@@ -46,7 +47,8 @@ class Method:
     """How a method is run: its environment, what it is given, and on which settings."""
 
     environment: str | None = None  # a folder of build/peers/environments; None is this one
-    tuned: bool = True  # gets the tuned clip, step and rounds
+    tuned: bool = True  # gets the clip, step and rounds of the tuned opponent, or the best of its grid
+    grid: tuple[tuple[float, float], ...] = ()  # pairs of clip and step, where the opponent's have no meaning
     standardized: bool = True  # gets features and targets standardized by their true moments
     tasks: tuple[str, ...] = TASKS
     users: tuple[int, ...] | None = None
@@ -73,7 +75,13 @@ METHODS = {
     "opacus_peer": Method("opacus", users=(500, 2_000), epsilons=(1.0,)),
     "pfl_peer": Method("pfl", **PFL),
     "pfl_adaptive": Method("pfl", **PFL),
-    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), users=(500, 2_000)),
+    # Bounds on rows in medians of their norms, and regularizations C.
+    "diffprivlib_peer": Method(
+        "diffprivlib",
+        grid=tuple(itertools.product((0.01, 0.1, 0.3, 1.0), (1e-6, 1e-4, 1e-3, 1e-2, 1.0))),
+        tasks=("classification",),
+        users=(500, 2_000),
+    ),
 }
 
 
@@ -137,9 +145,9 @@ def opponent_rows(problem: Problem) -> Iterator[Row]:
 
 
 def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row]:
-    """Budgets, with the tuned setting for those that get one; without a tuned setting there is no job."""
+    """Budgets, with the opponent's setting for those that get it; where it was not tuned there is no job."""
     blank = {"task": problem.task, "delta": DELTA, "clip": 0.0, "step": 0.0, "rounds": 0}
-    if not method.tuned:
+    if method.grid or not method.tuned:
         return [{**blank, "epsilon": epsilon} for epsilon in epsilons]
     wanted = (problem.table, problem.task, problem.users, "zero")
     return [
@@ -149,7 +157,9 @@ def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row
     ]
 
 
-def execute(name: str, problem: Problem, jobs: list[Row], seeds: int) -> dict[str, Array]:
+def execute(
+    name: str, problem: Problem, jobs: list[Row], seeds: int, first_seed: int = 0
+) -> dict[str, Array]:
     """Run one method on one problem in a process of its own, by the Python of its environment."""
     train = problem.train
     with TemporaryDirectory(dir=BUILD) as folder:
@@ -163,7 +173,7 @@ def execute(name: str, problem: Problem, jobs: list[Row], seeds: int) -> dict[st
             names=problem.names,
             n_numbers=problem.n_numbers,
         )
-        paths[1].write_text(json.dumps({"jobs": jobs, "seeds": seeds}))
+        paths[1].write_text(json.dumps({"jobs": jobs, "seeds": seeds, "first_seed": first_seed}))
         subprocess.run(
             [METHODS[name].python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
             check=True,
@@ -174,13 +184,23 @@ def execute(name: str, problem: Problem, jobs: list[Row], seeds: int) -> dict[st
             return dict(out)
 
 
+def best_of_grid(name: str, data: Problem, job: Row) -> Row:
+    """Choose clip and step on the test loss, over noise seeds of their own."""
+    jobs = [job | {"clip": clip, "step": step} for clip, step in METHODS[name].grid]
+    out = execute(name, data, jobs, TUNING_SEEDS, first_seed=1_000)
+    losses = [np.mean([evaluate(data.task, data.test, p).loss for p in row]) for row in out["prediction"]]
+    return jobs[int(np.argmin(losses))]
+
+
 def run_method(name: str, problem: Problem, epsilons: list[float]) -> Iterator[Row]:
     """Yield the rows of one method on one problem."""
     method = METHODS[name]
+    data = method.prepared(problem)
     jobs = jobs_of(method, problem, epsilons)
+    if method.grid:
+        jobs = [best_of_grid(name, data, job) for job in jobs]
     if not jobs:
         return
-    data = method.prepared(problem)
     out = execute(name, data, jobs, method.seeds)
     for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
         scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]

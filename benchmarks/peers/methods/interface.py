@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,9 @@ def serve(fit: Callable[[Job, int], Fit]) -> None:
         data = {key: arrays[key] for key in ("X", "y", "offsets", "test_X", "names")}
         n_numbers = int(arrays["n_numbers"])
     jobs = [Job(**job, **data, n_numbers=n_numbers) for job in settings["jobs"]]
-    runs = [[timed(lambda j=job, s=seed: fit(j, s)) for seed in range(settings["seeds"])] for job in jobs]
+    first = settings.get("first_seed", 0)
+    seeds = range(first, first + settings["seeds"])
+    runs = [[timed(partial(fit, job, seed)) for seed in seeds] for job in jobs]
     np.savez(
         out_path,
         prediction=np.array([[f.prediction for f, _ in row] for row in runs], np.float32),
