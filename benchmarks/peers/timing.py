@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.peers.problem import DATA, Table, make_problem
 from benchmarks.peers.publish import TIMINGS, load_timings
-from benchmarks.peers.run import METHODS, execute, jobs_of
+from benchmarks.peers.run import METHODS, execute, jobs_of, runnable
 from benchmarks.peers.tables import prepare
 
 TABLES = ("flights", "chem97")
@@ -43,10 +43,11 @@ def main() -> None:
     parser.add_argument("--redo", nargs="*", default=[], help="methods to time again")
     options = parser.parse_args()
     prepare()
+    methods = runnable(options.methods)
     rows = [row for row in load_timings() if row["method"] not in options.redo]
     done = {(row["table"], row["method"]) for row in rows}
     for table in options.tables:
-        for name in options.methods:
+        for name in methods:
             if (table, name) not in done and (DATA / f"{table}.npz").exists():
                 rows.append(measure(name, table))
                 TIMINGS.write_text(json.dumps(rows, indent=1) + "\n")
