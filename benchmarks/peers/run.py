@@ -39,7 +39,7 @@ class Method:
 
     environment: str | None = None  # a folder of build/peers/environments; None is this one
     tuned: bool = True  # gets the clip, step and rounds of the tuned opponent, or the best of its grid
-    grid: tuple[tuple[float, float], ...] = ()  # pairs of clip and step, where the opponent's have no meaning
+    grid: tuple[Row, ...] = ()  # settings to choose from, where the opponent's has no meaning
     standardized: bool = True  # gets features and targets standardized by their true moments
     tasks: tuple[str, ...] = TASKS
     users: tuple[int, ...] | None = None
@@ -59,6 +59,14 @@ class Method:
         return str(BUILD / "environments" / self.environment / "bin" / "python")
 
 
+# Bounds on rows in medians of their norms, and regularizations C.
+DIFFPRIVLIB_GRID = tuple(
+    {"intercept": intercept, "clip": bound, "step": C}
+    for intercept in (True, False)
+    for bound in (0.001, 0.01, 0.1, 1.0)
+    for C in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+)
+
 METHODS = {
     "userdp_default": Method(tuned=False, standardized=False),
     "userdp_adaptive": Method(),
@@ -67,12 +75,7 @@ METHODS = {
     # A tenth of a second a round with 500 users, each simulated by itself: hours with thousands.
     "pfl_peer": Method("pfl", users=(500,)),
     "pfl_adaptive": Method("pfl", users=(500,)),
-    # Bounds on rows in medians of their norms, and regularizations C.
-    "diffprivlib_peer": Method(
-        "diffprivlib",
-        grid=tuple(itertools.product((0.01, 0.1, 0.3, 1.0), (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1.0))),
-        tasks=("classification",),
-    ),
+    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID),
 }
 
 
@@ -176,8 +179,8 @@ def execute(
 
 
 def best_of_grid(name: str, data: Problem, job: Row) -> Row:
-    """Choose clip and step on the test loss, over noise seeds of their own."""
-    jobs = [job | {"clip": clip, "step": step} for clip, step in METHODS[name].grid]
+    """Choose a setting of the method's grid on the test loss, over noise seeds of its own."""
+    jobs = [job | setting for setting in METHODS[name].grid]
     out = execute(name, data, jobs, TUNING_SEEDS, first_seed=1_000)
     losses = [np.mean([evaluate(data.task, data.test, p).loss for p in row]) for row in out["prediction"]]
     return jobs[int(np.argmin(losses))]

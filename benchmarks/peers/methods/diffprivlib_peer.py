@@ -1,8 +1,9 @@
 """diffprivlib: row-level objective perturbation at epsilon/m, m the most rows of a user (group privacy), delta = 0.
 
 What is tuned on the test loss is what it has: the bound on the norm of rows (``job.clip``, in medians of their norms,
-an oracle's unit) and its regularization C (``job.step``). Regression is left out: the sensitivity of its least squares
-is disputed (its issue 105).
+an oracle's unit), its regularization C (``job.step``), and whether the intercept is its own, which it does not
+regularize (noise may then carry it away to infinity), or the coefficient of the constant. Regression is left out: the
+sensitivity of its least squares is disputed (its issue 105).
 """
 
 import warnings
@@ -14,11 +15,14 @@ from benchmarks.peers.methods.interface import Fit, Job, serve, timed
 
 
 def fit(job: Job, seed: int) -> Fit:
-    X, test = job.X[:, :-1], job.test_X[:, :-1]
-    m = int(np.diff(job.offsets).max())
-    bound = job.clip * float(np.median(np.linalg.norm(X, axis=1)))
+    X, test = (job.X[:, :-1], job.test_X[:, :-1]) if job.intercept else (job.X, job.test_X)
     model = LogisticRegression(
-        epsilon=job.epsilon / m, data_norm=bound, C=job.step, random_state=seed, max_iter=200
+        epsilon=job.epsilon / int(np.diff(job.offsets).max()),
+        data_norm=job.clip * float(np.median(np.linalg.norm(X, axis=1))),
+        C=job.step,
+        fit_intercept=job.intercept,
+        random_state=seed,
+        max_iter=200,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -37,6 +37,7 @@ class Job:
     test_X: Array  # noqa: N815
     names: Array
     n_numbers: int
+    intercept: bool = True  # beside the constant feature, where a method has one of its own
 
     @property
     def n_users(self) -> int:
@@ -79,7 +80,7 @@ def serve(fit: Callable[[Job, int], Fit]) -> None:
         data = {key: arrays[key] for key in ("X", "y", "offsets", "test_X", "names")}
         n_numbers = int(arrays["n_numbers"])
     jobs = [Job(**job, **data, n_numbers=n_numbers) for job in settings["jobs"]]
-    first = settings.get("first_seed", 0)
+    first = settings["first_seed"]
     seeds = range(first, first + settings["seeds"])
     runs = [[timed(partial(fit, job, seed)) for seed in seeds] for job in jobs]
     np.savez(
