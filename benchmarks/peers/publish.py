@@ -77,6 +77,11 @@ def ratio(ours: float, theirs: float) -> float:
     return max(ours, FLOOR) / max(theirs, FLOOR)
 
 
+def relative_error(row: Row) -> float:
+    """Return the standard error of a mean excess loss, over that mean."""
+    return float(row["excess_loss_std"] / math.sqrt(row["seeds"]) / max(row["excess_loss"], FLOOR))
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(float(np.mean(np.log(list(values)))))
 
@@ -111,7 +116,8 @@ def summary(ours: list[Row], n_settings: int) -> list[str]:
         "## Excess loss of the default estimators over the tuned peer",
         "",
         f"Geometric means over the {len(ours)} settings measured, of {n_settings} in which the peer was tuned; below 1 "
-        "the defaults, with nothing tuned, are better.",
+        "the defaults, with nothing tuned, are better. An excess loss of the defaults has a standard error of "
+        f"{np.median([relative_error(row) for row in ours]):.0%} over its seeds (median).",
         "",
         "| settings | number | ratio | ratio where the peer may buy a base rate | worst ratio |",
         "|---|---|---|---|---|",
@@ -208,9 +214,6 @@ def timings(rows: list[Row]) -> list[str]:
         return []
     ours = {row["table"]: row for row in rows if row["method"] == OURS}
 
-    def own_mb(row: Row) -> float:
-        return float(row["peak_mb"] - row["start_mb"])
-
     def line(row: Row) -> str:
         base = ours.get(row["table"])
 
@@ -220,7 +223,7 @@ def timings(rows: list[Row]) -> list[str]:
         return (
             f"| {row['table']} | {row['method']} | {cell(lambda r: 1e3 * r['seconds_per_round'], '.3g')} | "
             f"{cell(lambda r: r['fit_seconds'], '.3g')} | {cell(lambda r: r['first_fit_seconds'], '.3g')} | "
-            f"{row['start_mb']:.0f} | {cell(own_mb, '.0f')} |"
+            f"{row['start_mb']:.0f} | {cell(lambda r: r['peak_mb'], '.0f')} |"
         )
 
     first = rows[0]
@@ -231,9 +234,10 @@ def timings(rows: list[Row]) -> list[str]:
         "itself on an idle machine of two cores; in parentheses over that of `userdp_default`. A fit is everything "
         "from rows to predictions; the first one in a process also calibrates noise and compiles. A round of "
         "`userdp_default` is its fit divided by its rounds, private scales, start and radii included; a round of the "
-        "others is descent alone. Memory: resident after the imports, and how far the process's peak lay above that.",
+        "others is descent alone. Memory is that of the whole process, resident after the imports and at its peak "
+        "(`userdp` imports JAX when it first fits).",
         "",
-        "| table | method | ms a round | s a fit | s the first fit | MB at start | MB beyond |",
+        "| table | method | ms a round | s a fit | s the first fit | MB at start | MB at the peak |",
         "|---|---|---|---|---|---|---|",
         *map(line, sorted(rows, key=lambda row: (row["table"], row["method"]))),
         "",
