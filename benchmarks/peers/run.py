@@ -43,7 +43,6 @@ class Method:
     standardized: bool = True  # gets features and targets standardized by their true moments
     tasks: tuple[str, ...] = TASKS
     users: tuple[int, ...] | None = None
-    epsilons: tuple[float, ...] = EPSILONS
     tables: tuple[str, ...] | None = None
     seeds: int = 5
 
@@ -213,25 +212,34 @@ def runnable(names: list[str]) -> list[str]:
     return [name for name, found in there.items() if found]
 
 
-def run(
-    tables: list[str], tasks: list[str], methods: list[str], users: list[int] | None, results: Results
-) -> None:
+def run(tables: list[str], methods: list[str], options: argparse.Namespace, results: Results) -> None:
     for name in tables:
         table = Table.load(name)
-        for n, task in itertools.product(table.user_counts(), tasks):
-            if users and n not in users:
+        for n, task in itertools.product(table.user_counts(), options.tasks or TASKS):
+            if options.users and n not in options.users:
                 continue
             problem = make_problem(table, task, n)
             for row in opponent_rows(problem):
                 results.add(row)
             for method in methods:
-                missing = [
-                    e for e in METHODS[method].epsilons if (name, task, n, e, method) not in results.rows
-                ]
+                missing = [e for e in options.epsilons if (name, task, n, e, method) not in results.rows]
                 if missing and METHODS[method].takes(name, task, n):
                     for row in run_method(method, problem, missing):
                         results.add(row)
                         print(*key(row), f"{row['excess_loss']:.4f}", flush=True)
+
+
+def forget(results: Results, options: argparse.Namespace) -> None:
+    """Drop the rows that are to be measured again."""
+    chosen = {
+        "table": options.tables,
+        "task": options.tasks,
+        "users": options.users,
+        "epsilon": options.epsilons,
+    }
+    for row in [row for row in results.rows.values() if row["method"] in options.redo]:
+        if all(row[name] in wanted for name, wanted in chosen.items() if wanted):
+            del results.rows[key(row)]
 
 
 def run_means(tables: list[str], results: Results) -> None:
@@ -250,7 +258,8 @@ def main() -> None:
     )
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--users", nargs="*", type=int)
-    parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--tasks", nargs="*")
+    parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", default=[*METHODS, "userdp.mean"])
     parser.add_argument("--redo", nargs="*", default=[], help="methods to measure again")
     parser.add_argument("--fresh", action="store_true", help="forget every row")
@@ -258,13 +267,10 @@ def main() -> None:
     options = parser.parse_args()
     results = Results(options.fresh)
     if not options.publish:
-        for row in [row for row in results.rows.values() if row["method"] in options.redo]:
-            chosen = row["table"] in (options.tables or [row["table"]])
-            if chosen and row["users"] in (options.users or [row["users"]]):
-                del results.rows[key(row)]
+        forget(results, options)
         available = prepare()
         tables = [t for t in available if t in (options.tables or available)]
-        run(tables, options.tasks, runnable(options.methods), options.users, results)
+        run(tables, runnable(options.methods), options, results)
         if "userdp.mean" in options.methods:
             run_means(tables, results)
     publish(list(results.rows.values()))
