@@ -119,7 +119,9 @@ def test_a_peer_s_own_code_is_compared_with_the_opponent_and_with_the_defaults(m
         peer_row("userdp_default", 0.03, excess_loss_std=0.003, **spent),
     ]
     with_ratios(rows)
-    text = "\n".join(page(rows))
+    text = "\n".join(page(rows, {"opacus_peer": [], "pfl_peer": ["t classification 500"]}))
+    assert "* `pfl_peer`: t classification 500\n" in text
+    assert "* `opacus_peer`: t" not in text
     assert "| opacus_peer | 1 | 2.00 |  |  | 2.00 |  | 1.50 (1) |" in text
     assert "| t, classification, 500 | 1.0 | 118 | 0.0300 | 3.00 |" in text  # among the losses
 
@@ -143,6 +145,11 @@ def test_an_interrupted_run_resumes_from_whole_rows(monkeypatch, tmp_path):
     first.add(peer_row("pfl_peer", 0.03))
     assert [row["method"] for row in run.Results().rows.values()] == ["opacus_peer", "pfl_peer"]
     assert run.Results(fresh=True).rows == {}
+    monkeypatch.setattr(run, "load_tuned", lambda: [peer_row("tuned clipping", 0.01)])
+    assert run.unmeasured(run.Results())["opacus_peer"] == ["t classification 500"]  # at the other epsilons
+    for epsilon in run.EPSILONS:
+        first.add(peer_row("opacus_peer", 0.02) | {"epsilon": epsilon})
+    assert run.unmeasured(run.Results())["opacus_peer"] == []
     assert [path.name for path in tmp_path.iterdir()] == ["peers.partial.json"]
 
 

@@ -40,11 +40,11 @@ user, at most 64 rows a user for everybody, user-disjoint test sets. Before a ra
 """
 
 
-def publish(rows: list[Row]) -> None:
-    """Write the rows, with their ratios, and the page."""
+def publish(rows: list[Row], unmeasured: dict[str, list[str]]) -> None:
+    """Write the rows, with their ratios, and the page, which names what was not measured."""
     with_ratios(rows)
     rows.sort(key=lambda row: (row["task"], row["table"], row["users"], row["epsilon"], row["method"]))
-    write_result("peers", "make bench-peers", {"rows": rows}, "\n".join(page(rows)))
+    write_result("peers", "make bench-peers", {"rows": rows}, "\n".join(page(rows, unmeasured)))
 
 
 def load_timings() -> list[Row]:
@@ -86,7 +86,7 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(float(np.mean(np.log(list(values)))))
 
 
-def page(rows: list[Row]) -> list[str]:
+def page(rows: list[Row], unmeasured: dict[str, list[str]]) -> list[str]:
     models = [row for row in rows if row["task"] != "mean" and "ratio" in row]
     ours = [row for row in models if row["method"] == OURS]
     lines = ["# Peers in one run", "", PROTOCOL]
@@ -96,7 +96,7 @@ def page(rows: list[Row]) -> list[str]:
             *by_setting(models, ours),
             *losses(ours),
         ]
-    lines += [*real_peers(models), *timings(load_timings())]
+    lines += [*real_peers(models), *gaps(unmeasured), *timings(load_timings())]
     lines += means([row for row in rows if row["task"] == "mean"])
     return lines
 
@@ -206,6 +206,12 @@ def real_peers(models: list[Row]) -> list[str]:
         ),
         "",
     ]
+
+
+def gaps(unmeasured: dict[str, list[str]]) -> list[str]:
+    """Say what is missing, if anything is."""
+    lines = [f"* `{name}`: {', '.join(where)}" for name, where in unmeasured.items() if where]
+    return ["Not measured, or not at every epsilon:", "", *lines, ""] if lines else []
 
 
 def timings(rows: list[Row]) -> list[str]:

@@ -252,6 +252,20 @@ def run_means(tables: list[str], results: Results) -> None:
                 print(*name, results.rows[name]["ratio_to_best_ball"], flush=True)
 
 
+def unmeasured(results: Results) -> dict[str, list[str]]:
+    """List, for every method, the problems on which ``METHODS`` asks for rows that are not there."""
+    problems = sorted({(row["table"], row["task"], row["users"]) for row in load_tuned()})
+    return {
+        name: [
+            f"{table} {task} {users:,}"
+            for table, task, users in problems
+            if method.takes(table, task, users)
+            and any((table, task, users, epsilon, name) not in results.rows for epsilon in EPSILONS)
+        ]
+        for name, method in METHODS.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -273,7 +287,7 @@ def main() -> None:
         run(tables, runnable(options.methods), options, results)
         if "userdp.mean" in options.methods:
             run_means(tables, results)
-    publish(list(results.rows.values()))
+    publish(list(results.rows.values()), unmeasured(results))
     PARTIAL.unlink(missing_ok=True)  # what it held is published
 
 
