@@ -80,6 +80,7 @@ $(PEER_ENVS)/%/.ready: benchmarks/peers/requirements/%.txt
 bench-peers: $(VENV)/.dev $(PEERS:%=$(PEER_ENVS)/%/.ready) ## this library and its peers in one run; resumes
 	$(BIN)/python -m benchmarks.peers.tables
 	$(BIN)/python -m benchmarks.peers.tune
+	$(BIN)/python -m benchmarks.peers.timing
 	$(BIN)/python -m benchmarks.peers.run
 
 tune-peers: $(VENV)/.dev ## tune the opponent of bench-peers again

@@ -5,11 +5,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.peers import publish, run
 from benchmarks.peers.means import ball_around_zero, best_ball, clipped_mean
 from benchmarks.peers.objective import FLOOR, evaluate, fit_exactly, weighted_auc
 from benchmarks.peers.opponent import Padded, Runs, descend, mean_loss
 from benchmarks.peers.problem import Problem, Rows
-from benchmarks.peers.publish import with_ratios
+from benchmarks.peers.publish import page, timings, with_ratios
 from benchmarks.peers.tune import as_runs, gdp_mu
 from userdp.privacy.gdp import mu_from_budget
 
@@ -102,3 +103,72 @@ def test_ratios_are_to_the_tuned_peer_and_floored():
     ]
     with_ratios(rows)
     assert [row["ratio"] for row in rows] == [FLOOR / 0.01, 1.0, FLOOR / 0.01]
+
+
+def peer_row(method, excess, **more):
+    setting = {"table": "t", "task": "classification", "users": 500, "epsilon": 1.0, "n_mu": 118.4}
+    return {**setting, "method": method, "tuned": True, "seeds": 5, "excess_loss": excess, **more}
+
+
+def test_a_peer_s_own_code_is_compared_with_the_opponent_and_with_the_defaults(monkeypatch, tmp_path):
+    monkeypatch.setattr(publish, "TIMINGS", tmp_path / "none.json")
+    spent = {"seconds_per_round": 0.1, "peak_mb": 100}
+    rows = [
+        peer_row("tuned clipping", 0.01, excess_loss_std=0.001),
+        peer_row("opacus_peer", 0.02, excess_loss_std=0.002, **spent),
+        peer_row("userdp_default", 0.03, excess_loss_std=0.003, **spent),
+    ]
+    with_ratios(rows)
+    text = "\n".join(page(rows, {"opacus_peer": [], "pfl_peer": ["t classification 500"]}))
+    assert "* `pfl_peer`: t classification 500\n" in text
+    assert "* `opacus_peer`: t" not in text
+    assert "| opacus_peer | 1 | 2.00 |  |  | 2.00 |  | 1.50 (1) |" in text
+    assert "| t, classification, 500 | 1.0 | 118 | 0.0300 | 3.00 |" in text  # among the losses
+
+
+def test_times_and_memory_are_over_those_of_the_defaults():
+    def timing(method, factor):
+        times = dict.fromkeys(("seconds_per_round", "fit_seconds", "first_fit_seconds"), factor)
+        memory = {"start_mb": 50.0, "peak_mb": 100.0 * factor}
+        return peer_row(method, 0.0) | times | memory
+
+    lines = timings([timing("userdp_default", 2.0), timing("opacus_peer", 5.0)])
+    assert "| t | opacus_peer | 5e+03 (2.5) | 5 (2.5) | 5 (2.5) | 50 | 500 (2.5) |" in lines
+    assert timings([]) == []
+
+
+def test_an_interrupted_run_resumes_from_whole_rows(monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "PARTIAL", tmp_path / "peers.partial.json")
+    monkeypatch.setattr(run, "PUBLISHED", tmp_path / "peers.json")
+    first = run.Results()
+    first.add(peer_row("opacus_peer", 0.02))
+    first.add(peer_row("pfl_peer", 0.03))
+    assert [row["method"] for row in run.Results().rows.values()] == ["opacus_peer", "pfl_peer"]
+    assert run.Results(fresh=True).rows == {}
+    monkeypatch.setattr(run, "load_tuned", lambda: [peer_row("tuned clipping", 0.01)])
+    assert run.unmeasured(run.Results())["opacus_peer"] == ["t classification 500"]  # at the other epsilons
+    for epsilon in run.EPSILONS:
+        first.add(peer_row("opacus_peer", 0.02) | {"epsilon": epsilon})
+    assert run.unmeasured(run.Results())["opacus_peer"] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["peers.partial.json"]
+
+
+def test_a_method_s_own_grid_is_searched_on_noise_of_its_own(monkeypatch):
+    """The best point on the tuning seeds is the one whose predictions are right."""
+    rows = some_rows()
+    problem = Problem("t", "classification", rows.n_users, rows, rows, np.array([]), 0)
+    right = np.where(rows.y > 0, 3.0, -3.0)
+
+    def execute(name, data, jobs, seeds, first_seed):
+        assert first_seed == 1_000
+        return {"prediction": np.array([[right * (1 if job["clip"] == 0.1 else -1)] * seeds for job in jobs])}
+
+    monkeypatch.setattr(run, "execute", execute)
+    chosen = run.best_of_grid("diffprivlib_peer", problem, {"epsilon": 1.0, "clip": 0.0})
+    assert (chosen["epsilon"], chosen["clip"]) == (1.0, 0.1)
+
+
+def test_a_method_without_its_environment_is_left_out_with_a_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(run, "BUILD", tmp_path)
+    assert run.runnable(["userdp_default", "opacus_peer", "userdp.mean"]) == ["userdp_default"]
+    assert "opacus_peer: no " in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Turn rows into ``results/peers.json`` and ``results/peers.md``."""
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -7,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import write_result
+from benchmarks.measure import RESULTS, write_result
 from benchmarks.peers.objective import FLOOR
 from benchmarks.peers.problem import EPSILONS
 
 Row = dict[str, Any]
+TIMINGS = RESULTS / "peers_timing.json"
 OURS = "userdp_default"
 OPPONENT, WITH_BASE_RATE = "tuned clipping", "tuned clipping, base rate"
 
@@ -27,19 +29,28 @@ user, at most 64 rows a user for everybody, user-disjoint test sets. Before a ra
   and rounds tuned on the test loss over 6 or more noise seeds, features and targets standardized by their true moments
   for free; evaluated on 8 fresh seeds. With `base rate`: a private base rate is bought first, as the start of the
   intercept.
-* `jax_privacy_peer`, `opacus_peer`, `pfl_peer`: the peers' own code at that tuned setting. They calibrate for removing
-  a user; their noise is doubled, since replacing one moves a clipped sum twice as far. Every user takes part in every
-  round. `pfl_adaptive`, `userdp_adaptive`: the clip follows the median norm from the tuned clip on. opacus and pfl are
-  slow and run at epsilon = 1 only, pfl on classification of flights and chem97 with 500 users.
-* `diffprivlib_peer`: row-level privacy at epsilon/64 (group privacy), delta = 0; classification only.
+* `jax_privacy_peer`, `opacus_peer`, `pfl_peer`: the peers' own code at that tuned setting, 5 seeds. They calibrate for
+  removing a user; their noise is doubled, since replacing one moves a clipped sum twice as far. Every user takes part
+  in every round.
+* `pfl_adaptive`, `userdp_adaptive`: the clip follows the median norm from the tuned clip on; where it outgrows the
+  tuned clip the step shrinks, so that the noise reaches as far as in the tuned descent. pfl simulates users one by one
+  and runs with 500 of them; opacus runs with up to 5,000.
+* `diffprivlib_peer`: row-level privacy at epsilon/64 (group privacy), delta = 0; classification only. Its bound on the
+  norm of rows and its regularization are the best of a grid on the test loss; that takes a
+  thousand fits, and it runs with up to 2,000 users.
 """
 
 
-def publish(rows: list[Row]) -> None:
-    """Write the rows, with their ratios, and the page."""
+def publish(rows: list[Row], unmeasured: dict[str, list[str]]) -> None:
+    """Write the rows, with their ratios, and the page, which names what was not measured."""
     with_ratios(rows)
     rows.sort(key=lambda row: (row["task"], row["table"], row["users"], row["epsilon"], row["method"]))
-    write_result("peers", "make bench-peers", {"rows": rows}, "\n".join(page(rows)))
+    write_result("peers", "make bench-peers", {"rows": rows}, "\n".join(page(rows, unmeasured)))
+
+
+def load_timings() -> list[Row]:
+    rows: list[Row] = json.loads(TIMINGS.read_text()) if TIMINGS.exists() else []
+    return rows
 
 
 def with_ratios(rows: list[Row]) -> None:
@@ -67,11 +78,16 @@ def ratio(ours: float, theirs: float) -> float:
     return max(ours, FLOOR) / max(theirs, FLOOR)
 
 
+def relative_error(row: Row) -> float:
+    """Return the standard error of a mean excess loss, over that mean."""
+    return float(row["excess_loss_std"] / math.sqrt(row["seeds"]) / max(row["excess_loss"], FLOOR))
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(float(np.mean(np.log(list(values)))))
 
 
-def page(rows: list[Row]) -> list[str]:
+def page(rows: list[Row], unmeasured: dict[str, list[str]]) -> list[str]:
     models = [row for row in rows if row["task"] != "mean" and "ratio" in row]
     ours = [row for row in models if row["method"] == OURS]
     lines = ["# Peers in one run", "", PROTOCOL]
@@ -81,7 +97,8 @@ def page(rows: list[Row]) -> list[str]:
             *by_setting(models, ours),
             *losses(ours),
         ]
-    lines += [*real_peers(models), *means([row for row in rows if row["task"] == "mean"])]
+    lines += [*real_peers(models), *gaps(unmeasured), *timings(load_timings())]
+    lines += means([row for row in rows if row["task"] == "mean"])
     return lines
 
 
@@ -100,7 +117,8 @@ def summary(ours: list[Row], n_settings: int) -> list[str]:
         "## Excess loss of the default estimators over the tuned peer",
         "",
         f"Geometric means over the {len(ours)} settings measured, of {n_settings} in which the peer was tuned; below 1 "
-        "the defaults, with nothing tuned, are better.",
+        "the defaults, with nothing tuned, are better. An excess loss of the defaults has a standard error of "
+        f"{np.median([relative_error(row) for row in ours]):.0%} over its seeds (median).",
         "",
         "| settings | number | ratio | ratio where the peer may buy a base rate | worst ratio |",
         "|---|---|---|---|---|",
@@ -155,35 +173,80 @@ def losses(ours: list[Row]) -> list[str]:
 
 
 def real_peers(models: list[Row]) -> list[str]:
-    """Compare each peer's own code with the vectorized opponent at the same setting, and time it."""
+    """Compare each peer's own code with the vectorized opponent at the same setting, and the defaults with it."""
     by_method: dict[str, list[Row]] = defaultdict(list)
     opponent = {setting(row): row["excess_loss"] for row in models if row["method"] == OPPONENT}
+    ours = {setting(row): row["excess_loss"] for row in models if row["method"] == OURS}
     for row in models:
         if "seconds_per_round" in row and setting(row) in opponent:
             by_method[row["method"]].append(row)
-    # Times are compared where everything ran.
-    shared = [{setting(row)[:3] for row in rows if row["epsilon"] == 1.0} for rows in by_method.values()]
-    timed = set.intersection(*shared) if shared else set()
 
-    def median(rows: list[Row], name: str) -> str:
-        chosen = [r[name] for r in rows if setting(r)[:3] in timed and r["epsilon"] == 1.0]
-        return f"{np.median(chosen):.4g}" if chosen else ""
+    def over_opponent(rows: list[Row]) -> str:
+        ratios = [ratio(row["excess_loss"], opponent[setting(row)]) for row in rows]
+        return f"{geometric_mean(ratios):.2f}" if ratios else ""
+
+    def under_ours(rows: list[Row]) -> str:
+        ratios = [ratio(ours[setting(r)], r["excess_loss"]) for r in rows if setting(r) in ours]
+        return f"{geometric_mean(ratios):.2f} ({len(ratios)})" if ratios else ""
 
     return [
         "## The peers' own code",
         "",
-        "Excess loss over that of `tuned clipping` at the same setting (geometric mean), and, at epsilon = 1 on the "
-        f"{len(timed)} problems that every method ran, the median seconds a round and peak resident megabytes of the "
-        "process (data and interpreter included).",
+        "Excess loss over that of `tuned clipping` at the same settings, geometric means; and the excess loss of the "
+        "defaults over the method's, on the settings (their number) that both ran.",
         "",
-        "| method | settings | excess loss, ratio | seconds a round | peak MB |",
-        "|---|---|---|---|---|",
+        "| method | settings | all | "
+        + " | ".join(f"epsilon {epsilon}" for epsilon in EPSILONS)
+        + " | defaults over it |",
+        "|---|---|---|" + "---|" * len(EPSILONS) + "---|",
         *(
-            f"| {name} | {len(rows)} | "
-            f"{geometric_mean(ratio(r['excess_loss'], opponent[setting(r)]) for r in rows):.2f} | "
-            f"{median(rows, 'seconds_per_round')} | {median(rows, 'peak_mb')} |"
+            f"| {name} | {len(rows)} | {over_opponent(rows)} | "
+            + " | ".join(over_opponent([r for r in rows if r["epsilon"] == epsilon]) for epsilon in EPSILONS)
+            + f" | {under_ours(rows)} |"
             for name, rows in sorted(by_method.items())
         ),
+        "",
+    ]
+
+
+def gaps(unmeasured: dict[str, list[str]]) -> list[str]:
+    """Say what is missing, if anything is."""
+    lines = [f"* `{name}`: {', '.join(where)}" for name, where in unmeasured.items() if where]
+    return ["Not measured, or not at every epsilon:", "", *lines, ""] if lines else []
+
+
+def timings(rows: list[Row]) -> list[str]:
+    """Show times and memory of every method on the same problems, over those of the defaults."""
+    if not rows:
+        return []
+    ours = {row["table"]: row for row in rows if row["method"] == OURS}
+
+    def line(row: Row) -> str:
+        base = ours.get(row["table"])
+
+        def cell(value: Callable[[Row], float], form: str) -> str:
+            return f"{value(row):{form}}" + (f" ({value(row) / value(base):.2g})" if base else "")
+
+        return (
+            f"| {row['table']} | {row['method']} | {cell(lambda r: 1e3 * r['seconds_per_round'], '.3g')} | "
+            f"{cell(lambda r: r['fit_seconds'], '.3g')} | {cell(lambda r: r['first_fit_seconds'], '.3g')} | "
+            f"{row['start_mb']:.0f} | {cell(lambda r: r['peak_mb'], '.0f')} |"
+        )
+
+    first = rows[0]
+    return [
+        "## Time and memory",
+        "",
+        f"{first['task'].capitalize()} with {first['users']} users at epsilon = {first['epsilon']:g}, each method by "
+        "itself on an idle machine of two cores; in parentheses over that of `userdp_default`. A fit is everything "
+        "from rows to predictions; the first one in a process also calibrates noise and compiles. A round of "
+        "`userdp_default` is its fit divided by its rounds, private scales, start and radii included; a round of the "
+        "others is descent alone. Memory is that of the whole process, resident after the imports and at its peak "
+        "(`userdp` imports JAX when it first fits).",
+        "",
+        "| table | method | ms a round | s a fit | s the first fit | MB at start | MB at the peak |",
+        "|---|---|---|---|---|---|---|",
+        *map(line, sorted(rows, key=lambda row: (row["table"], row["method"]))),
         "",
     ]
 

@@ -8,19 +8,21 @@ that file the committed rows are where it starts. ``--redo METHOD`` measures a m
 import argparse
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks.peers import means
 from benchmarks.peers.objective import evaluate, reference
-from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Problem, Table, make_problem
+from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Array, Problem, Table, make_problem
 from benchmarks.peers.publish import OPPONENT, WITH_BASE_RATE, publish
 from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu, load_tuned
@@ -29,15 +31,7 @@ ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "benchmarks" / "results" / "peers.json"
 PARTIAL = PUBLISHED.with_suffix(".partial.json")
 Row = dict[str, Any]
-
-
-# pfl takes a hundred times as long as jax-privacy: the smaller tables, once.
-PFL: dict[str, Any] = {
-    "tasks": ("classification",),
-    "users": (500,),
-    "epsilons": (1.0,),
-    "tables": ("flights", "chem97"),
-}
+TUNING_SEEDS = 8
 
 
 @dataclass(frozen=True)
@@ -45,15 +39,18 @@ class Method:
     """How a method is run: its environment, what it is given, and on which settings."""
 
     environment: str | None = None  # a folder of build/peers/environments; None is this one
-    tuned: bool = True  # gets standardized features and the tuned clip, step and rounds
+    tuned: bool = True  # gets the clip, step and rounds of the tuned opponent, or the best of its grid
+    grid: tuple[Row, ...] = ()  # settings to choose from, where the opponent's has no meaning
+    standardized: bool = True  # gets features and targets standardized by their true moments
     tasks: tuple[str, ...] = TASKS
-    users: tuple[int, ...] | None = None
-    epsilons: tuple[float, ...] = EPSILONS
-    tables: tuple[str, ...] | None = None
+    most_users: float = math.inf
     seeds: int = 5
 
-    def takes(self, table: str, task: str, users: int) -> bool:
-        return task in self.tasks and users in (self.users or (users,)) and table in (self.tables or (table,))
+    def takes(self, task: str, users: int) -> bool:
+        return task in self.tasks and users <= self.most_users
+
+    def prepared(self, problem: Problem) -> Problem:
+        return problem.standardized() if self.standardized else problem
 
     def python(self) -> str:
         if self.environment is None:
@@ -61,14 +58,27 @@ class Method:
         return str(BUILD / "environments" / self.environment / "bin" / "python")
 
 
+# Bounds on rows in medians of their norms, and regularizations C.
+DIFFPRIVLIB_GRID = tuple(
+    {"intercept": intercept, "clip": bound, "step": C}
+    for intercept in (True, False)
+    for bound in (0.001, 0.01, 0.1, 1.0)
+    for C in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+)
+
 METHODS = {
-    "userdp_default": Method(tuned=False),
-    "userdp_adaptive": Method(users=(500, 2_000)),
-    "jax_privacy_peer": Method("jax_privacy", users=(500, 2_000)),
-    "opacus_peer": Method("opacus", users=(500, 2_000), epsilons=(1.0,)),
-    "pfl_peer": Method("pfl", **PFL),
-    "pfl_adaptive": Method("pfl", **PFL),
-    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), users=(500, 2_000)),
+    "userdp_default": Method(tuned=False, standardized=False),
+    "userdp_adaptive": Method(),
+    "jax_privacy_peer": Method("jax_privacy"),
+    # Collates its users one by one in every round.
+    "opacus_peer": Method("opacus", most_users=5_000),
+    # A tenth of a second a round with 500 users, each simulated by itself.
+    "pfl_peer": Method("pfl", most_users=500),
+    "pfl_adaptive": Method("pfl", most_users=500),
+    # A thousand fits for its grid.
+    "diffprivlib_peer": Method(
+        "diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID, most_users=2_000
+    ),
 }
 
 
@@ -89,7 +99,9 @@ class Results:
 
     def add(self, row: Row) -> None:
         self.rows[key(row)] = row
-        PARTIAL.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
+        unfinished = PARTIAL.with_name(f"new.{PARTIAL.name}")
+        unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
+        unfinished.replace(PARTIAL)  # whole or not at all: the run may be killed here
 
 
 def reference_loss(problem: Problem) -> float:
@@ -130,9 +142,9 @@ def opponent_rows(problem: Problem) -> Iterator[Row]:
 
 
 def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row]:
-    """Budgets, with the tuned setting for those that get one; without a tuned setting there is no job."""
+    """Budgets, with the opponent's setting for those that get it; where it was not tuned there is no job."""
     blank = {"task": problem.task, "delta": DELTA, "clip": 0.0, "step": 0.0, "rounds": 0}
-    if not method.tuned:
+    if method.grid or not method.tuned:
         return [{**blank, "epsilon": epsilon} for epsilon in epsilons]
     wanted = (problem.table, problem.task, problem.users, "zero")
     return [
@@ -142,62 +154,96 @@ def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row
     ]
 
 
+def execute(
+    name: str, problem: Problem, jobs: list[Row], seeds: int, first_seed: int = 0
+) -> dict[str, Array]:
+    """Run one method on one problem in a process of its own, by the Python of its environment."""
+    train = problem.train
+    with TemporaryDirectory(dir=BUILD) as folder:
+        paths = [Path(folder) / file for file in ("data.npz", "jobs.json", "out.npz")]
+        np.savez(
+            paths[0],
+            X=train.X,
+            y=train.y,
+            offsets=train.offsets,
+            test_X=problem.test.X,
+            names=problem.names,
+            n_numbers=problem.n_numbers,
+        )
+        paths[1].write_text(json.dumps({"jobs": jobs, "seeds": seeds, "first_seed": first_seed}))
+        subprocess.run(
+            [METHODS[name].python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
+            check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+            cwd=ROOT,
+        )
+        with np.load(paths[2]) as out:
+            return dict(out)
+
+
+def best_of_grid(name: str, data: Problem, job: Row) -> Row:
+    """Choose a setting of the method's grid on the test loss, over noise seeds of its own."""
+    jobs = [job | setting for setting in METHODS[name].grid]
+    out = execute(name, data, jobs, TUNING_SEEDS, first_seed=1_000)
+    losses = [np.mean([evaluate(data.task, data.test, p).loss for p in row]) for row in out["prediction"]]
+    return jobs[int(np.argmin(losses))]
+
+
 def run_method(name: str, problem: Problem, epsilons: list[float]) -> Iterator[Row]:
-    """Run one method on one problem in a process of its own."""
+    """Yield the rows of one method on one problem."""
     method = METHODS[name]
+    data = method.prepared(problem)
     jobs = jobs_of(method, problem, epsilons)
+    if method.grid:
+        jobs = [best_of_grid(name, data, job) for job in jobs]
     if not jobs:
         return
-    data = problem.standardized() if method.tuned else problem
-    folder = BUILD / "jobs"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / file for file in ("data.npz", "jobs.json", "out.npz")]
-    train, test_X = data.train, data.test.X
-    np.savez(
-        paths[0],
-        X=train.X,
-        y=train.y,
-        offsets=train.offsets,
-        test_X=test_X,
-        names=data.names,
-        n_numbers=data.n_numbers,
-    )
-    paths[1].write_text(json.dumps({"jobs": jobs, "seeds": method.seeds}))
-    subprocess.run(
-        [method.python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, paths)],
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-        cwd=ROOT,
-    )
-    with np.load(paths[2]) as out:
-        for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
-            scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
-            losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
-            yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
-                "seconds_per_round": round(float(seconds), 6),
-                "peak_mb": round(float(out["peak_mb"])),
-            }
+    out = execute(name, data, jobs, method.seeds)
+    for job, predictions, seconds in zip(jobs, out["prediction"], out["seconds_per_round"], strict=True):
+        scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
+        losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
+        yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
+            "seconds_per_round": round(float(seconds), 6),
+            "peak_mb": round(float(out["peak_mb"])),
+        }
 
 
-def run(
-    tables: list[str], tasks: list[str], methods: list[str], users: list[int] | None, results: Results
-) -> None:
+def runnable(names: list[str]) -> list[str]:
+    """Keep the methods whose environment is there, and say which are not."""
+    there = {name: Path(METHODS[name].python()).exists() for name in names if name in METHODS}
+    for name in [name for name, found in there.items() if not found]:
+        print(f"{name}: no {METHODS[name].python()}, left out (make bench-peers builds it)")
+    return [name for name, found in there.items() if found]
+
+
+def run(tables: list[str], methods: list[str], options: argparse.Namespace, results: Results) -> None:
     for name in tables:
         table = Table.load(name)
-        for n, task in itertools.product(table.user_counts(), tasks):
-            if users and n not in users:
+        for n, task in itertools.product(table.user_counts(), options.tasks or TASKS):
+            if options.users and n not in options.users:
                 continue
             problem = make_problem(table, task, n)
             for row in opponent_rows(problem):
                 results.add(row)
             for method in methods:
-                missing = [
-                    e for e in METHODS[method].epsilons if (name, task, n, e, method) not in results.rows
-                ]
-                if missing and METHODS[method].takes(name, task, n):
+                missing = [e for e in options.epsilons if (name, task, n, e, method) not in results.rows]
+                if missing and METHODS[method].takes(task, n):
                     for row in run_method(method, problem, missing):
                         results.add(row)
                         print(*key(row), f"{row['excess_loss']:.4f}", flush=True)
+
+
+def forget(results: Results, options: argparse.Namespace) -> None:
+    """Drop the rows that are to be measured again."""
+    chosen = {
+        "table": options.tables,
+        "task": options.tasks,
+        "users": options.users,
+        "epsilon": options.epsilons,
+    }
+    for row in [row for row in results.rows.values() if row["method"] in options.redo]:
+        if all(row[name] in wanted for name, wanted in chosen.items() if wanted):
+            del results.rows[key(row)]
 
 
 def run_means(tables: list[str], results: Results) -> None:
@@ -210,13 +256,28 @@ def run_means(tables: list[str], results: Results) -> None:
                 print(*name, results.rows[name]["ratio_to_best_ball"], flush=True)
 
 
+def unmeasured(results: Results) -> dict[str, list[str]]:
+    """List, for every method, the problems on which ``METHODS`` asks for rows that are not there."""
+    problems = sorted({(row["table"], row["task"], row["users"]) for row in load_tuned()})
+    return {
+        name: [
+            f"{table} {task} {users:,}"
+            for table, task, users in problems
+            if method.takes(task, users)
+            and any((table, task, users, epsilon, name) not in results.rows for epsilon in EPSILONS)
+        ]
+        for name, method in METHODS.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--users", nargs="*", type=int)
-    parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--tasks", nargs="*")
+    parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--methods", nargs="*", default=[*METHODS, "userdp.mean"])
     parser.add_argument("--redo", nargs="*", default=[], help="methods to measure again")
     parser.add_argument("--fresh", action="store_true", help="forget every row")
@@ -224,17 +285,14 @@ def main() -> None:
     options = parser.parse_args()
     results = Results(options.fresh)
     if not options.publish:
-        for row in [row for row in results.rows.values() if row["method"] in options.redo]:
-            chosen = row["table"] in (options.tables or [row["table"]])
-            if chosen and row["users"] in (options.users or [row["users"]]):
-                del results.rows[key(row)]
+        forget(results, options)
         available = prepare()
         tables = [t for t in available if t in (options.tables or available)]
-        chosen_methods = [m for m in options.methods if m in METHODS]
-        run(tables, options.tasks, chosen_methods, options.users, results)
+        run(tables, runnable(options.methods), options, results)
         if "userdp.mean" in options.methods:
             run_means(tables, results)
-    publish(list(results.rows.values()))
+    publish(list(results.rows.values()), unmeasured(results))
+    PARTIAL.unlink(missing_ok=True)  # what it held is published
 
 
 if __name__ == "__main__":

@@ -110,6 +110,33 @@ def test_count_noise_is_the_paper_s_where_that_is_cheap():
     )
 
 
+def test_the_radius_does_not_walk_off_on_noisy_counts():
+    """500 users, 400 rounds, epsilon 0.1: a share's noise is 4.6, and at the paper's rate the radius is anything."""
+    n, T, budget = 500, 400, Budget(0.1, 1e-6)
+    x = np.random.default_rng(0).normal(size=(n, 1))
+
+    def last_radii(**options):
+        calibrated = AdaptiveClippedMean(1.0, **options).calibrate(n, 1, budget, T)
+        sessions = [calibrated.start(SeededNoise(seed)) for seed in range(10)]
+        for session in sessions:
+            for _ in range(T):
+                session.answer(x)
+        return np.log([session.radius for session in sessions])
+
+    assert last_radii(learning_rate=0.2).std() > 4
+    assert last_radii().std() < 1
+
+
+def test_the_learning_rate_is_the_paper_s_where_counts_are_clear():
+    assert AdaptiveClippedMean(1.0).calibrate(10, 3, BUDGET).learning_rate == 0.2
+    clear = AdaptiveClippedMean(1.0).calibrate(100_000, 3, BUDGET, 100)
+    assert clear.learning_rate == pytest.approx(0.2 / (1 + 1 / 400))
+    noisy = AdaptiveClippedMean(1.0, count_noise=500.0).calibrate(250, 3, BUDGET, 100)
+    assert noisy.learning_rate == pytest.approx(0.2 / 5)
+    given = AdaptiveClippedMean(1.0, learning_rate=0.3, count_noise=500.0).calibrate(250, 3, BUDGET, 100)
+    assert given.learning_rate == 0.3
+
+
 def test_noise_has_the_announced_scale():
     n, d = 1_000, 3_000
     calibrated = AdaptiveClippedMean(3.0).calibrate(n, d, BUDGET, rounds=2)

@@ -1,7 +1,9 @@
 """diffprivlib: row-level objective perturbation at epsilon/m, m the most rows of a user (group privacy), delta = 0.
 
-Its bound on the norm of rows is set to their median, an oracle's choice. Regression is left out: the sensitivity of its
-least squares is disputed (its issue 105).
+What is tuned on the test loss is what it has: the bound on the norm of rows (``job.clip``, in medians of their norms,
+an oracle's unit), its regularization C (``job.step``), and whether the intercept is its own, which it does not
+regularize (noise may then carry it away to infinity), or the coefficient of the constant. Regression is left out: the
+sensitivity of its least squares is disputed (its issue 105).
 """
 
 import warnings
@@ -13,10 +15,15 @@ from benchmarks.peers.methods.interface import Fit, Job, serve, timed
 
 
 def fit(job: Job, seed: int) -> Fit:
-    X, test = job.X[:, :-1], job.test_X[:, :-1]
-    m = int(np.diff(job.offsets).max())
-    bound = float(np.median(np.linalg.norm(X, axis=1)))
-    model = LogisticRegression(epsilon=job.epsilon / m, data_norm=bound, random_state=seed, max_iter=200)
+    X, test = (job.X[:, :-1], job.test_X[:, :-1]) if job.intercept else (job.X, job.test_X)
+    model = LogisticRegression(
+        epsilon=job.epsilon / int(np.diff(job.offsets).max()),
+        data_norm=job.clip * float(np.median(np.linalg.norm(X, axis=1))),
+        C=job.step,
+        fit_intercept=job.intercept,
+        random_state=seed,
+        max_iter=200,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, seconds = timed(lambda: model.fit(X, job.y.astype(int)))

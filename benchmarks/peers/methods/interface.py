@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Job:
     test_X: Array  # noqa: N815
     names: Array
     n_numbers: int
+    intercept: bool = True  # beside the constant feature, where a method has one of its own
 
     @property
     def n_users(self) -> int:
@@ -65,7 +67,12 @@ class Fit:
 
 
 def serve(fit: Callable[[Job, int], Fit]) -> None:
-    """Run a method on every budget and seed; the first seed's time is left out, it compiles."""
+    """Run a method on every budget and seed, and say what it took.
+
+    A round's and a fit's time are the least over the seeds but the first, whose fit also compiles and calibrates; that
+    one's time is kept beside them. ``start_mb`` is resident before the data are read: Python and the method's imports.
+    """
+    start_mb = resident_megabytes("VmRSS")
     data_path, jobs_path, out_path = sys.argv[1:]
     with open(jobs_path) as file:
         settings = json.load(file)
@@ -73,19 +80,24 @@ def serve(fit: Callable[[Job, int], Fit]) -> None:
         data = {key: arrays[key] for key in ("X", "y", "offsets", "test_X", "names")}
         n_numbers = int(arrays["n_numbers"])
     jobs = [Job(**job, **data, n_numbers=n_numbers) for job in settings["jobs"]]
-    fits = [[fit(job, seed) for seed in range(settings["seeds"])] for job in jobs]
+    first = settings["first_seed"]
+    seeds = range(first, first + settings["seeds"])
+    runs = [[timed(partial(fit, job, seed)) for seed in seeds] for job in jobs]
     np.savez(
         out_path,
-        prediction=np.array([[f.prediction for f in row] for row in fits], np.float32),
-        seconds_per_round=np.array([min(f.seconds / f.rounds for f in row[1:] or row) for row in fits]),
-        peak_mb=peak_megabytes(),
+        prediction=np.array([[f.prediction for f, _ in row] for row in runs], np.float32),
+        seconds_per_round=np.array([min(f.seconds / f.rounds for f, _ in row[1:] or row) for row in runs]),
+        first_fit_seconds=np.array([row[0][1] for row in runs]),
+        fit_seconds=np.array([min(seconds for _, seconds in row[1:] or row) for row in runs]),
+        start_mb=start_mb,
+        peak_mb=resident_megabytes("VmHWM"),
     )
 
 
-def peak_megabytes() -> float:
-    """Most resident memory of this process; ``getrusage`` would count its parent's before the start (Linux)."""
+def resident_megabytes(name: str) -> float:
+    """Resident memory of this process, now or at its most; ``getrusage`` would count its parent's (Linux only)."""
     status = Path("/proc/self/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    found = re.search(rf"{name}:\s+(\d+) kB", status)
     return int(found[1]) / 1e3 if found else float("nan")
 
 

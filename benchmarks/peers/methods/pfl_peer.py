@@ -1,6 +1,7 @@
 """pfl: users' gradients through its simulated backend and its central Gaussian mechanism, every user every round."""
 
 import logging
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -26,8 +27,8 @@ from benchmarks.peers.methods.interface import Fit, Job, serve, timed
 class LinearModel(Model):
     """A linear predictor, moved against the mean gradient."""
 
-    def __init__(self, dimension: int, step: float) -> None:
-        self.theta, self.step = np.zeros(dimension, np.float32), step
+    def __init__(self, dimension: int) -> None:
+        self.theta, self.step = np.zeros(dimension, np.float32), 0.0
 
     def apply_model_update(self, statistics):
         statistics.average()
@@ -38,13 +39,14 @@ class LinearModel(Model):
 class GradientDescent(FederatedAlgorithm):
     """Each round asks every user for the gradient of their mean loss."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, step: Callable[[], float]) -> None:
         super().__init__()
-        self.job = job
+        self.job, self.step = job, step
 
     def get_next_central_contexts(self, model, iteration, algorithm_params, train_params, eval_params=None):
         if iteration == self.job.rounds:
             return None, model, Metrics()
+        model.step = self.step()
         context = CentralContext(
             current_central_iteration=iteration, do_evaluation=False, cohort_size=self.job.n_users,
             population=Population.TRAIN, algorithm_params=algorithm_params, model_train_params=train_params,
@@ -72,12 +74,16 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     return 2 * accountant.cohort_noise_parameter
 
 
-def fit(job: Job, seed: int, mechanism=None) -> Fit:
+def fit(job: Job, seed: int) -> Fit:
+    multiplier = noise_multiplier(job.epsilon, job.delta, job.rounds)
+    mechanism = CentrallyAppliedPrivacyMechanism(GaussianMechanism(job.clip, multiplier))
+    return descend(job, seed, mechanism, lambda: job.step)
+
+
+def descend(job: Job, seed: int, mechanism, step: Callable[[], float]) -> Fit:
+    """Descend with what ``step`` says at the beginning of each round."""
     logging.disable(logging.WARNING)
     np.random.seed(seed)  # noqa: NPY002  (pfl draws from the global generator)
-    if mechanism is None:
-        multiplier = noise_multiplier(job.epsilon, job.delta, job.rounds)
-        mechanism = CentrallyAppliedPrivacyMechanism(GaussianMechanism(job.clip, multiplier))
     users = range(job.n_users)
 
     def user(u: int) -> Dataset:
@@ -88,8 +94,8 @@ def fit(job: Job, seed: int, mechanism=None) -> Fit:
     data = FederatedDataset(user, get_user_sampler("minimize_reuse", users))
     backend = SimulatedBackend(data, data, postprocessors=[WeightByUser(), mechanism])
     model, seconds = timed(
-        lambda: GradientDescent(job).run(
-            AlgorithmHyperParams(), backend, LinearModel(job.X.shape[1], job.step), None,
+        lambda: GradientDescent(job, step).run(
+            AlgorithmHyperParams(), backend, LinearModel(job.X.shape[1]), None,
             send_metrics_to_platform=False,
         )
     )  # fmt: skip

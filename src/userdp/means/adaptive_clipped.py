@@ -6,7 +6,8 @@ Andrew, Thakkar, McMahan & Ramaswamy (2021). In round t, with the public radius 
     C_(t+1) = C_t exp(-learning_rate (b_t - quantile)),
 
 where b_t is the share of the users within C_t, released with Gaussian noise of its own. Both noises compose
-as Gaussian parts; the radius is a function of what was released.
+as Gaussian parts; the radius is a function of what was released. Where b_t is mostly noise the learning rate shrinks
+with it, or the radius would walk at random.
 
 **Guarantee**: (epsilon, delta)-DP for replacing one user; ``docs/proofs/adaptive_clipped_mean.md``.
 """
@@ -33,6 +34,7 @@ COUNT_RESOLUTION = 2**10
 _PAPER_COUNT_SHARE = 1 / 20
 # Without a given count_noise, the counts cost at most this share of mu^2.
 _LARGEST_COUNT_COST = 0.1
+_PAPER_LEARNING_RATE = 0.2
 # The radius stays in this range, and changes by at most this factor's exponential.
 RADIUS_RANGE = (1e-100, 1e100)
 LARGEST_STEP = 50.0
@@ -48,8 +50,9 @@ class AdaptiveClippedMean:
         Initial radius; public.
     quantile : float
         Share of the users that should lie within the radius; the paper's gamma.
-    learning_rate : float
-        The radius changes by at most about this factor's exponential in a round; the paper's eta_C.
+    learning_rate : float, optional
+        How fast the logarithm of the radius follows the share of users within it; the paper's eta_C. By default the
+        paper's 0.2, divided by 1 + s^2 where s is the standard deviation of the noise on that share.
     count_noise : float, optional
         Standard deviation of the noise on each count, in users. By default the paper's n/20, or more where
         that would cost over a tenth of mu^2.
@@ -69,7 +72,7 @@ class AdaptiveClippedMean:
 
     radius: float
     quantile: float = 0.5
-    learning_rate: float = 0.2
+    learning_rate: float | None = None
     count_noise: float | None = None
     warmup: int = 0
     centre: ArrayLike | None = None
@@ -102,14 +105,12 @@ class AdaptiveClippedMean:
     def _check(self) -> None:
         if not 0 < self.quantile < 1:
             raise InvalidInputError(f"quantile must lie strictly between 0 and 1, got {self.quantile!r}")
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InvalidInputError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
         if self.warmup < 0:
             raise InvalidInputError(f"warmup must not be negative, got {self.warmup}")
-        if self.count_noise is not None and not (math.isfinite(self.count_noise) and self.count_noise > 0):
-            raise InvalidInputError(
-                f"count_noise must be a positive number of users, got {self.count_noise!r}"
-            )
+        for name in ("learning_rate", "count_noise"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
 
     def _count_event(self, n_users: int, counts: int, mu: float) -> GaussianEvent:
         if self.count_noise is None:
@@ -155,6 +156,19 @@ class CalibratedAdaptiveClippedMean:
     def rounds(self) -> int:
         """How many queries are paid for."""
         return self.event.rounds
+
+    @property
+    def learning_rate(self) -> float:
+        """How fast the radius moves: as given, or the paper's 0.2, less where the counts are mostly noise.
+
+        With noise of standard deviation s on the share of users within the radius, the logarithm of the radius spreads
+        around its quantile with variance about learning_rate s^2/(2 f), f the density of that logarithm there; divided
+        by 1 + s^2 the rate bounds that by 0.1/f for every s. It depends on public numbers alone.
+        """
+        if self.estimator.learning_rate is not None:
+            return self.estimator.learning_rate
+        s = self.count.scale / (COUNT_RESOLUTION * self.n_users) if self.count else 0.0
+        return _PAPER_LEARNING_RATE / (1 + s**2)
 
     def statement(self, *, seeded: bool) -> PrivacyStatement:
         """State the guarantee of a whole session."""
@@ -218,7 +232,7 @@ class AdaptiveClippedSession:
         noisy = units + int(self.noise.discrete_gaussian(mean.count.scale, 1)[0])
         share = noisy / (COUNT_RESOLUTION * mean.n_users)
         low, high = RADIUS_RANGE
-        step = -options.learning_rate * (share - options.quantile)
+        step = -mean.learning_rate * (share - options.quantile)
         self._next_radius = min(
             max(self._next_radius * math.exp(min(max(step, -LARGEST_STEP), LARGEST_STEP)), low), high
         )

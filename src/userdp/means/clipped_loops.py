@@ -156,7 +156,7 @@ class AdaptiveClippedLoop:
         nulls = n - jnp.sum(present)
         units = COUNT_RESOLUTION * jnp.sum(within) + round(COUNT_RESOLUTION * options.quantile) * nulls
         share = (units + draw) / (COUNT_RESOLUTION * n)
-        change = jnp.clip(-options.learning_rate * (share - options.quantile), -LARGEST_STEP, LARGEST_STEP)
+        change = jnp.clip(-self.mean.learning_rate * (share - options.quantile), -LARGEST_STEP, LARGEST_STEP)
         return jnp.clip(radius * jnp.exp(change), *RADIUS_RANGE)
 
     def close(self, state: tuple[Array, Array], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
