@@ -179,6 +179,26 @@ def test_a_refused_run_is_over(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_ends_forgets_its_name_before_its_noise(tmp_path, monkeypatch):
+    """Killed while it cleans up, or unable to: what is left cannot be resumed, so no answer gets a second noise."""
+    folder = tmp_path / "run"
+    monkeypatch.setattr("userdp.optimizers.checkpoint.shutil.rmtree", lambda *_, **__: None)
+    train(users(), folder)
+    assert any(folder.glob("draw-*"))
+    next(folder.glob("draw-*")).unlink()
+    with pytest.raises(InvalidInputError, match="give a new folder"):
+        train(users(), folder)
+
+
+def test_a_run_that_cannot_be_ended_releases_nothing(tmp_path, monkeypatch):
+    def refuse(self, missing_ok=False):
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(InvalidInputError, match="cannot end the run"):
+        train(users(), tmp_path / "run")
+
+
 def test_the_folder_says_that_it_is_sensitive_and_is_its_owner_s(tmp_path):
     with Checkpoint(tmp_path / "run") as kept:
         noise = kept.noise(SeededNoise(0), users())
