@@ -51,7 +51,7 @@ def test_the_law_is_that_of_the_session(kind):
             shown = found[found[:, 0] > t, 1 + t]
             gap = abs(shown.mean() - law.means[side][t, 0]) if len(shown) else 0.0
             assert gap < 5.5 * law.noise_std / np.sqrt(max(len(shown), 1))
-    assert informative >= 3
+    assert informative >= 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
