@@ -67,9 +67,8 @@ def _write(found: dict[str, dict[str, float]]) -> None:
         "# Fuzzing: bad input of every kind\n\n"
         f"{total:,} cases: damaged files, bytes from nowhere and broken command lines. Each was either taken or "
         "refused in one line; none ended in a traceback, wrote something when it was refused, or lost budget. "
-        "What native code writes to the process's stderr by itself is not watched: on some damaged parquet files "
-        "polars reports its own panic there, before userdp's line. Nor is damage inside a ledger that leaves it a "
-        "sound database: a changed digit or name of an entry is taken as it stands.\n\n"
+        "A damaged ledger that was taken reads as it was written, entry by entry. Parquet files that end their reader's "
+        "process are read in a process of their own first, as the command line does.\n\n"
         "| input | cases | taken | refused | slowest (s) |\n|---|---|---|---|---|\n" + "\n".join(rows)
     )
     write_result("fuzz", "make fuzz", {"cases": total, "kinds": found}, table, quiet=True)

@@ -149,6 +149,21 @@ def test_other_data_or_arguments_are_refused_before_any_draw_is_repeated(tmp_pat
     assert train(users(), folder).point.tobytes() == train(users()).point.tobytes()
 
 
+@pytest.mark.parametrize("part", ["rows", "offsets", "targets"])
+def test_any_part_of_the_data_that_changes_makes_another_run(tmp_path, part):
+    data = Users(
+        np.arange(12.0).reshape(6, 2), np.array([0, 2, 4, 6]), np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    )
+    with Checkpoint(tmp_path / "run") as run:
+        run.noise(SeededNoise(0), data)
+    changed = {name: getattr(data, name).copy() for name in ("rows", "offsets", "targets")}
+    changed[part].flat[1] += 1
+    with Checkpoint(tmp_path / "run") as run:
+        run.noise(SeededNoise(0), data)
+        with pytest.raises(InvalidInputError, match="other data"):
+            run.noise(SeededNoise(0), Users(**changed))
+
+
 def test_any_change_of_a_function_or_of_a_long_array_is_another_run(tmp_path):
     """The same noise on another function of the data would show the difference."""
 
