@@ -76,7 +76,7 @@ def _write(audits: list[Audit]) -> None:
         "output is known. A bound over its claim would be a defect; a low one says that this attack is weak here.\n\n"
         "| mechanism | neighbours | claimed (epsilon, delta) | proven epsilon | exact epsilon | trials a side | |\n"
         "|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n\n"
-        f"Trials a side: {TRIALS:,} of what is as quick as a clipped mean, of slower mechanisms a half to a fortieth "
+        f"Trials a side: {TRIALS:,} of what is as quick as a clipped mean, of slower mechanisms a half to an eightieth "
         "of that, by a cost that is fixed for each; every row follows from the code and one seed. "
         f"Means: n = {N_USERS} (the paper's: the least number that its theorem allows), searched pairs: "
         f"n = {SEARCH_USERS}. How to read each row: [what the attacks saw](../../docs/audit.md). The paper's constants "

@@ -98,7 +98,7 @@ def test_a_law_that_is_not_known_is_refused():
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in SLOW])
 def test_a_short_attack_on_everything(name):
     found = audit(name, Budget(1.0, 1e-2), trials=200)
-    assert found.holds
+    assert found.holds or not found.certified
     assert found.trials >= 2
 
 

@@ -35,7 +35,7 @@ def _few_users_on_purpose():
 def test_the_law_is_that_of_the_session(kind):
     """How many rounds are answered, and around what; z-scores at a false alarm rate below 1e-6."""
     estimator, pair = KINDS[kind]
-    calibrated, trials = estimator.calibrate(N, 1, BUDGET, T), 3_000
+    calibrated, trials = estimator.calibrate(N, 1, BUDGET, T), 1_500
     target, law = session(calibrated, BUDGET, (pair,), cost=1), session_law(calibrated, pair)
     informative = 0
     for side, tables in enumerate((pair.one, pair.other)):
@@ -63,7 +63,7 @@ def test_evidence_is_a_likelihood_ratio(kind):
     evidence = []
     for side, tables in enumerate((pair.one, pair.other)):
         noise = SeededNoise(10 + side)
-        evidence.append(law.evidence(np.array([target.once(tables, noise) for _ in range(3_000)])))
+        evidence.append(law.evidence(np.array([target.once(tables, noise) for _ in range(1_500)])))
     ratios = np.exp(evidence[0])
     assert abs(ratios.mean() - 1) < 5.5 * ratios.std() / np.sqrt(len(ratios))
     assert evidence[1].mean() > evidence[0].mean() + 0.1
@@ -85,7 +85,7 @@ def test_no_switching_pair_costs_a_one_sided_gate_more_than_its_claim(rounds, de
     assert 0.2 * budget.epsilon < found <= budget.epsilon
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
 def test_the_paper_s_whole_claim_is_exceeded_where_its_theorem_makes_it(epsilon):
     """Exactly, no trials: at the least number of users of the theorem, ten rounds and delta = 1e-6."""
     budget = Budget(epsilon, 1e-6)

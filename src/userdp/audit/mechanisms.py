@@ -127,7 +127,7 @@ def _located_mean(budget: Budget) -> Target:
         )
         return release.value
 
-    return Target(budget.epsilon, budget.delta, pairs, once, cost=40)
+    return Target(budget.epsilon, budget.delta, pairs, once, cost=80)
 
 
 def _training(mean: MeanEstimator, budget: Budget, n_users: int) -> Target:
@@ -147,7 +147,7 @@ def _training(mean: MeanEstimator, budget: Budget, n_users: int) -> Target:
         )
         return solution.point
 
-    return Target(budget.epsilon, budget.delta, (pair,), once, cost=20)
+    return Target(budget.epsilon, budget.delta, (pair,), once, cost=40)
 
 
 def _estimator(budget: Budget, n_users: int) -> Target:
@@ -167,7 +167,7 @@ def _estimator(budget: Budget, n_users: int) -> Target:
         model.fit(table[:, :1], table[:, 1], groups=ids)
         return np.append(model.coef_, model.intercept_)
 
-    return Target(budget.epsilon, budget.delta, (pair,), once, cost=40)
+    return Target(budget.epsilon, budget.delta, (pair,), once, cost=80)
 
 
 def _deletions(budget: Budget) -> Target:
@@ -192,7 +192,7 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
         AdaptiveClippedMean(1.0, learning_rate=0.01), budget, 5, across(n), cost=4
     ),
     "Levy et al.": lambda budget, n: _mean(LevyMean(1.0, bound=8.0), budget, library(n)[:5], cost=4),
-    "Bassily and Sun": lambda budget, n: _mean(BassilySunMean(1.0), budget, library(n)[:5], cost=4),
+    "Bassily and Sun": lambda budget, n: _mean(BassilySunMean(1.0), budget, library(n)[:5], cost=8),
     "friendly core": lambda budget, n: _mean(FriendlyCoreMean(1.0), budget, library(n), exact=True, cost=2),
     "deletions": lambda budget, n: _deletions(budget),
     "AboveThreshold": lambda budget, n: _thresholds(

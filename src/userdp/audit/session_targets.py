@@ -88,7 +88,7 @@ def paper(budget: Budget, rounds: int, *, cost: int) -> Target:
     k = math.isqrt(4 * n * n // 5)  # so many together make a score of 4n/5
     pairs = tuple(
         switching(n, rounds, k + near, k + last, here=-1.0, away=2.0)
-        for near in _NEAR
+        for near in (-1, 0, 1)
         for last in (-1, 0, 1)
         if max(near, last) + k < n
     )
