@@ -2,7 +2,8 @@
 
 Each run is a child of this process, forked after the imports, so that the 500 points take minutes. A killed run may
 leave a hidden draft beside its target; under the target's own name stands the whole release or nothing, and if it
-stands there its budget is in the ledger. Every tenth time the same command is run again, as its user would.
+stands there, or anything was printed, its budget is in the ledger, once. Every tenth time the same command is run
+again, as its user would; a fit with a checkpoint always, and it must go on under the reservation that it had.
 """
 
 import argparse
@@ -29,13 +30,16 @@ from userdp.privacy.ledger import Ledger
 
 POINTS = 500
 # Exit codes: users who do not agree are refused, and their budget is spent.
-_RELEASED, _REFUSED = 0, 3
+_RELEASED, _BAD_INPUT, _REFUSED = 0, 2, 3
 # Large, so that users agree in nearly every run and the files come to be written.
 EPSILON = 4.0
-_SHARES = {"fit": 0.15, "mean": 0.3, "ledger": 0.55}
+PRINTED = ".printed"
+_SHARES = {"fit": 0.15, "fit with a checkpoint": 0.1, "mean": 0.3, "ledger": 0.45}
 _TABLE = ("--user", "who", "--epsilon", str(EPSILON), "--delta", "1e-6")
+_FIT = ("fit", *_TABLE, "--label", "y", "--features", "x", "--model", "linear")
 _COMMANDS = {
-    "fit": ("fit", *_TABLE, "--label", "y", "--features", "x", "--model", "linear"),
+    "fit": _FIT,
+    "fit with a checkpoint": (*_FIT, "--checkpoint", "run"),
     "mean": ("mean", *_TABLE, "--columns", "x,y"),
 }
 
@@ -70,13 +74,14 @@ def _write_table(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _fork(job: Callable[[], object]) -> int:
-    """Start a job in a child process, quietly; return its number."""
+def _fork(job: Callable[[], object], printed: Path | None = None) -> int:
+    """Start a job in a child process; what it prints goes to a file, line by line, or nowhere. Return its number."""
     if child := os.fork():
         return child
     code = 70
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        out = io.StringIO() if printed is None else printed.open("w", buffering=1, encoding="utf-8")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             job()
         code = 0
     except SystemExit as error:
@@ -96,6 +101,7 @@ def _in_child(job: Callable[[], object]) -> int:
 def _command(kind: str, place: Path) -> Callable[[], object]:
     first, *rest = _COMMANDS[kind]
     ledger = ("--ledger", str(place / "budget.db"), "--dataset", "people")
+    rest = [str(place / "run") if word == "run" else word for word in rest]
     words = [first, str(place / "table.csv"), *rest, *ledger, "--out", str(place / "out")]
     return lambda: app(words, prog_name="userdp")
 
@@ -120,37 +126,62 @@ def _seconds(kind: str, place: Path) -> float:
 
 
 def _kill_command(kind: str, place: Path, whole: float, number: int, rng: random.Random) -> str:
-    """Kill a command: anywhere, after its budget was reserved, or while its files are written; check what it left."""
+    """Kill a command: anywhere, once its budget is reserved, while it writes, or as the release takes its name."""
     _clean(place)
     book = place / "budget.db"
-    blank, child = book.stat().st_mtime_ns, _fork(_command(kind, place))
+    blank, child = book.stat().st_mtime_ns, _fork(_command(kind, place), place / PRINTED)
     signs: tuple[Callable[[], bool], ...] = (
         lambda: True,
         lambda: book.stat().st_mtime_ns != blank,
         lambda: any(place.glob(".out-*/*")) or (place / "out").exists(),
+        lambda: any(place.glob(".out-*/report.html")) or (place / "out").exists(),
     )
     sign = signs[number % len(signs)]
-    while not sign() and os.waitpid(child, os.WNOHANG) == (0, 0):
+    ended = False
+    while not (ended or sign()):
+        ended = os.waitpid(child, os.WNOHANG) != (0, 0)
         time.sleep(1e-4)
-    ahead = (1.02 * whole, 0.5 * whole, 0.03)[number % len(signs)]
+    ahead = (1.02 * whole, 0.5 * whole, 0.1 * whole, 0.03)[number % len(signs)]
     time.sleep(
         rng.choice([0.0, 0.1, 1.0]) * rng.random() * ahead if number % len(signs) else rng.random() * ahead
     )
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+    if not ended:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     outcome = _state(kind, place)
-    if number % 10 == 0:
-        shutil.rmtree(place / "out", ignore_errors=True)
-        before = _spent(place)
-        code = _in_child(_command(kind, place))
-        if code not in (_RELEASED, _REFUSED):
-            raise SystemExit(f"{kind} cannot be run again: code {code}")
-        if (_state(kind, place) == "released") != (code == _RELEASED):
-            raise SystemExit(f"{kind} run again ended with code {code}, and left something else")
-        if _spent(place) - before != Decimal(str(EPSILON)):
-            raise SystemExit(f"{kind} run again did not pay once")
+    resumes = "checkpoint" in kind
+    if (resumes and outcome != "released") or number % 10 == 0:
+        _run_again(kind, place)
     return outcome
+
+
+def _run_again(kind: str, place: Path) -> None:
+    """Run a killed command again: it must end well, and pay once; one that can be resumed not a second time."""
+    shutil.rmtree(place / "out", ignore_errors=True)
+    run, before = place / "run", _spent(place)
+    if run.exists() and not (run / "run.npz").exists():
+        # Killed while it began or cleaned up: it takes such a folder for a new one, or asks for a new one.
+        if _in_child(_command(kind, place)) == _BAD_INPUT:
+            if _spent(place) != before:
+                raise SystemExit(f"{kind} refused a folder and paid")
+            shutil.rmtree(run)
+        else:
+            _check_once_more(kind, place, before)
+            return
+    resumed = (run / "run.npz").exists()
+    code = _in_child(_command(kind, place))
+    if code not in (_RELEASED, _REFUSED):
+        raise SystemExit(f"{kind} cannot be run again: code {code}")
+    if ((place / "out").exists()) != (code == _RELEASED):
+        raise SystemExit(f"{kind} run again ended with code {code}, and left something else")
+    if code == _RELEASED:
+        _check_whole(kind, place / "out")
+    _check_once_more(kind, place, Decimal(0) if resumed else before)
+
+
+def _check_once_more(kind: str, place: Path, before: Decimal) -> None:
+    if (found := _spent(place)) - before != Decimal(str(EPSILON)):
+        raise SystemExit(f"{kind} run again: {found} is spent, and {before} was before")
 
 
 def _spent(place: Path) -> Decimal:
@@ -162,19 +193,27 @@ def _state(kind: str, place: Path) -> str:
     """Say what a run left; raise if it is half-written, or released and not paid for."""
     spent, out = _spent(place), place / "out"
     visible = {path.name for path in place.iterdir() if not path.name.startswith(".")}
-    if extra := visible - {"table.csv", "budget.db", "budget.db-journal", "out"}:
+    if extra := visible - {"table.csv", "budget.db", "budget.db-journal", "out", "run"}:
         raise SystemExit(f"{kind} left {extra}")
+    if spent not in (0, Decimal(str(EPSILON))):
+        raise SystemExit(f"{kind} paid {spent}")
+    if not spent and (place / PRINTED).exists() and (place / PRINTED).read_text(encoding="utf-8"):
+        raise SystemExit(f"{kind} printed and did not pay")
     if not out.exists():
         return "nothing released, budget spent" if spent else "nothing released, nothing spent"
     if not spent:
         raise SystemExit(f"{kind} released and did not pay")
-    if kind == "fit":
+    _check_whole(kind, out)
+    return "released"
+
+
+def _check_whole(kind: str, out: Path) -> None:
+    if kind != "mean":
         LinearModel.load(out / "model.json")
     else:
         json.loads((out / "mean.json").read_text(encoding="utf-8"))
     if not (out / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>"):
         raise SystemExit(f"{kind} left half a report")
-    return "released"
 
 
 def _kill_ledger(kind: str, place: Path, whole: float, number: int, rng: random.Random) -> str:
@@ -213,7 +252,8 @@ def _write(found: dict[str, dict[str, int]]) -> None:
     table = (
         f"# Faults: kill -9 at {points} random points\n\n"
         "Nothing was half-written, no release was without its entry in the ledger, no acknowledged reservation was "
-        "lost, and every command that was run again ended as it should and paid once.\n\n"
+        "lost, and every command that was run again ended as it should and paid once; a fit that went on from its "
+        "checkpoint did not pay a second time.\n\n"
         "| killed | found afterwards | times |\n|---|---|---|\n" + "\n".join(rows)
     )
     write_result("faults", "make faults", {"points": points, "found": found}, table)

@@ -67,9 +67,9 @@ def _write(found: dict[str, dict[str, float]]) -> None:
         "# Fuzzing: bad input of every kind\n\n"
         f"{total:,} cases: damaged files, bytes from nowhere and broken command lines. Each was either taken or "
         "refused in one line; none ended in a traceback, wrote something when it was refused, or lost budget. "
-        "What native code writes to the process's stderr by itself is not watched: on some damaged parquet files "
-        "polars reports its own panic there, before userdp's line. Nor is damage inside a ledger that leaves it a "
-        "sound database: a changed digit or name of an entry is taken as it stands.\n\n"
+        "A damaged ledger that was taken reads as it was written, entry by entry. Some damaged parquet files end their "
+        "reader's process, or make it print; none of these cases ended it, and the command line meets files in a "
+        "process of their own first.\n\n"
         "| input | cases | taken | refused | slowest (s) |\n|---|---|---|---|---|\n" + "\n".join(rows)
     )
     write_result("fuzz", "make fuzz", {"cases": total, "kinds": found}, table, quiet=True)

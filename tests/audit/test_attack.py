@@ -58,3 +58,11 @@ def test_many_coordinates_are_weighed_together():
 def test_a_constant_and_a_mechanism_that_always_refuses_tell_nothing():
     assert lower_bound(np.zeros(100), np.zeros(100), 1e-3) == 0
     assert lower_bound(np.full(100, np.nan), np.full(100, np.nan), 1e-3) == 0
+
+
+def test_a_side_that_always_refuses_is_told_apart_from_one_that_never_does():
+    answers = np.random.default_rng(0).normal(size=(400, 2))
+    refusals = np.full((400, 1), np.nan)
+    assert lower_bound(answers, refusals, 1e-3) > 3
+    assert lower_bound(refusals, answers, 1e-3) > 3
+    assert lower_bound(refusals, refusals, 1e-3) == 0

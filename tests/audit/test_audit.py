@@ -8,7 +8,18 @@ import pytest
 
 from benchmarks.measure import RESULTS
 from userdp import means
-from userdp.audit import MECHANISMS, Audit, attack, audit, exact_epsilon, library, mechanisms, outputs, search
+from userdp.audit import (
+    MECHANISMS,
+    Audit,
+    Target,
+    attack,
+    audit,
+    exact_epsilon,
+    library,
+    mechanisms,
+    outputs,
+    search,
+)
 from userdp.audit.pairs import across
 from userdp.errors import InvalidInputError
 from userdp.means import ClippedMean, ConcentratedMean, FriendlyCoreMean, LevyMean
@@ -87,7 +98,7 @@ def test_a_law_that_is_not_known_is_refused():
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in SLOW])
 def test_a_short_attack_on_everything(name):
     found = audit(name, Budget(1.0, 1e-2), trials=200)
-    assert found.holds
+    assert found.holds or not found.certified
     assert found.trials >= 2
 
 
@@ -96,7 +107,7 @@ def test_an_attack_notices_noise_that_is_too_small(cut):
     """The clipped mean of a ball of radius ``cut``, claimed for users from the whole unit ball and left unclipped."""
     honest = MECHANISMS["clipped mean"](BUDGET, 100)
     noise_std = ClippedMean(1.0).calibrate(100, 1, BUDGET).start(SeededNoise(0)).noise_std * cut
-    broken = mechanisms.Target(
+    broken = Target(
         honest.epsilon,
         honest.delta,
         honest.pairs[:1],
@@ -107,7 +118,7 @@ def test_an_attack_notices_noise_that_is_too_small(cut):
 
 
 def test_the_committed_audit_holds_sees_and_flags():
-    """No certified claim is exceeded, half of one is proven, and the paper's threshold goes over its share."""
+    """No certified claim is exceeded, half of one is proven, no attack is blind, and the paper's claims go over."""
     rows = json.loads((RESULTS / "audit.json").read_text(encoding="utf-8"))["audits"]
     found = {row["mechanism"]: Audit(**row) for row in rows}
     assert set(MECHANISMS) <= set(found)
@@ -117,6 +128,11 @@ def test_the_committed_audit_holds_sees_and_flags():
     flagged = found["paper's AboveThreshold"]
     assert not flagged.certified
     assert flagged.proven > flagged.claimed
+    whole = found["paper's mean, delta 1e-6"]
+    assert not whole.certified
+    assert whole.exact is not None
+    assert whole.exact > whole.claimed
+    assert min(one.proven for one in found.values()) > 0
 
 
 def test_every_mean_is_attacked():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 from typer.main import get_command
 
 from tests.cli.conftest import BUDGET, FIT
-from userdp.cli import app, interrupts
+from userdp.cli import app, interrupts, rehearsal
 from userdp.cli.output import new_folder
+from userdp.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 USERDP = (sys.executable, "-m", "userdp")
@@ -30,6 +32,57 @@ def test_one_line_for_bad_input(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "error: there is no file nowhere.csv\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_line_for_a_file_that_kills_its_reader(tmp_path: Path) -> None:
+    """One flipped bit in the first page asks polars for 2^61 bytes, which ends its process."""
+    import polars as pl
+
+    rows = [float(j) for j in range(60)]
+    table = pl.DataFrame({"who": [f"p{j // 3}" for j in range(60)], "x": rows, "y": rows})
+    for format, at in (("zstd", 106), ("uncompressed", 60)):
+        file = tmp_path / f"{format}.parquet"
+        table.write_parquet(file, compression=format)  # type: ignore[arg-type]
+        content = bytearray(file.read_bytes())
+        content[at : at + 40 : 3] = bytes(byte ^ 0xFF for byte in content[at : at + 40 : 3])
+        file.write_bytes(content)
+        before = sorted(tmp_path.iterdir())
+        for command in (("mean", "--columns", "x"), ("fit", "--label", "y", "--features", "x")):
+            args = (*USERDP, command[0], file.name, "--user", "who", *command[1:], *BUDGET, "--out", "out")
+            result = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert (result.returncode, result.stdout) == (2, "")
+            assert result.stderr == (
+                f"error: {file.name} cannot be read as parquet: it is damaged, cut short or something else\n"
+            )
+            assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("reader", "dies"),
+    [
+        ("import os; os.abort()", True),
+        ("import os; os._exit(86)", True),
+        ("raise ValueError", False),
+        ("import os; os._exit(0)", False),
+    ],
+)
+def test_a_rehearsal_tells_a_death_from_an_error(
+    data: Path, monkeypatch: pytest.MonkeyPatch, reader: str, dies: bool
+) -> None:
+    monkeypatch.setattr(rehearsal, "_READER", reader)
+    with pytest.raises(InvalidInputError, match="damaged") if dies else nullcontext():
+        rehearsal.rehearse(data)
+
+
+def test_a_rehearsal_reads_what_will_be_read_and_nothing_that_is_no_parquet(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rehearsal.rehearse(data)
+    rehearsal.rehearse(data, ["age", "no such column"])
+    monkeypatch.setattr(rehearsal.subprocess, "run", None)
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    for source in (tmp_path / "table.csv", tmp_path / "nothing.parquet", tmp_path):
+        rehearsal.rehearse(source)
 
 
 def test_ctrl_c_leaves_nothing_half_written(data: Path, tmp_path: Path, ledger: Path, spent: Any) -> None:

@@ -36,3 +36,13 @@ def test_the_budget_is_on_the_disk_when_the_first_noise_is_drawn(
         getattr(noise, draw)(*DRAWS[draw])
     assert found
     assert set(found) == {0.5}
+
+
+def test_a_resumed_run_draws_under_the_reservation_it_has_and_another_run_under_its_own(
+    tmp_path: Path, ledger: Path, spent: Any
+) -> None:
+    budget = Budget(0.5, 1e-6)
+    for folder, expected in (("run", 0.5), ("run", 0.5), ("other", 1.0)):
+        with spending(budget, ledger, "patients", "fit", tmp_path / folder) as spend:
+            spend.noise(0).discrete_gaussian(1.0, 1)
+        assert spent(ledger) == expected

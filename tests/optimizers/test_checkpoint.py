@@ -149,6 +149,21 @@ def test_other_data_or_arguments_are_refused_before_any_draw_is_repeated(tmp_pat
     assert train(users(), folder).point.tobytes() == train(users()).point.tobytes()
 
 
+@pytest.mark.parametrize("part", ["rows", "offsets", "targets"])
+def test_any_part_of_the_data_that_changes_makes_another_run(tmp_path, part):
+    data = Users(
+        np.arange(12.0).reshape(6, 2), np.array([0, 2, 4, 6]), np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+    )
+    with Checkpoint(tmp_path / "run") as run:
+        run.noise(SeededNoise(0), data)
+    changed = {name: getattr(data, name).copy() for name in ("rows", "offsets", "targets")}
+    changed[part].flat[1] += 1
+    with Checkpoint(tmp_path / "run") as run:
+        run.noise(SeededNoise(0), data)
+        with pytest.raises(InvalidInputError, match="other data"):
+            run.noise(SeededNoise(0), Users(**changed))
+
+
 def test_any_change_of_a_function_or_of_a_long_array_is_another_run(tmp_path):
     """The same noise on another function of the data would show the difference."""
 
@@ -177,6 +192,26 @@ def test_a_refused_run_is_over(tmp_path):
     with pytest.raises(NotConcentratedError):
         train(scattered, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_ends_forgets_its_name_before_its_noise(tmp_path, monkeypatch):
+    """Killed while it cleans up, or unable to: what is left cannot be resumed, so no answer gets a second noise."""
+    folder = tmp_path / "run"
+    monkeypatch.setattr("userdp.optimizers.checkpoint.shutil.rmtree", lambda *_, **__: None)
+    train(users(), folder)
+    assert any(folder.glob("draw-*"))
+    next(folder.glob("draw-*")).unlink()
+    with pytest.raises(InvalidInputError, match="give a new folder"):
+        train(users(), folder)
+
+
+def test_a_run_that_cannot_be_ended_releases_nothing(tmp_path, monkeypatch):
+    def refuse(self, missing_ok=False):
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(InvalidInputError, match="cannot end the run"):
+        train(users(), tmp_path / "run")
 
 
 def test_the_folder_says_that_it_is_sensitive_and_is_its_owner_s(tmp_path):

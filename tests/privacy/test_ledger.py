@@ -509,11 +509,106 @@ def test_a_ledger_with_wiped_pages(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", ["limits", "entries"])
 def test_an_amount_that_nobody_reserved(path: Path, table: str, value: object) -> None:
     filled(path)
+    unseal(path)
     alter(path, f"UPDATE {table} SET epsilon = ? WHERE id = 1", value)
     with Ledger(path) as ledger:
         for call in (lambda: ledger.reserve("a", 0.1, 1e-9), ledger.status):
             with pytest.raises(InvalidInputError, match="damaged"):
                 call()
+
+
+_CHANGES = (
+    "UPDATE entries SET epsilon = '0.001' WHERE id = 7",
+    "UPDATE entries SET delta = '1e-9' WHERE id = 7",
+    "UPDATE entries SET dataset = 'b' WHERE id = 7",
+    "UPDATE entries SET mu = 0.5 WHERE id = 7",
+    "UPDATE entries SET mu = 1.0, epsilon = CAST(1 AS BLOB) WHERE id = 7",
+    "UPDATE entries SET reserved_at = '2001-01-01T00:00:00+00:00' WHERE id = 7",
+    "UPDATE entries SET released_at = '2001-01-01T00:00:00+00:00' WHERE id = 7",
+    "UPDATE entries SET reference = 'elsewhere' WHERE id = 7",
+    "UPDATE entries SET id = 1000 WHERE id = 7",
+    "DELETE FROM entries WHERE id = 7",
+    "DELETE FROM entries WHERE id = (SELECT max(id) FROM entries)",
+    "DELETE FROM entries",
+    "UPDATE limits SET epsilon = '99'",
+    "UPDATE limits SET dataset = 'b'",
+    "INSERT INTO limits (dataset, epsilon, delta, set_at) VALUES ('a', '99', '0.5', '')",
+    "UPDATE seal SET digest = 'x' || digest",
+    "INSERT INTO seal SELECT digest FROM seal",
+    "DELETE FROM seal",
+    "DROP TABLE seal",
+    "PRAGMA user_version = 1",
+)
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_a_change_inside_a_sound_database_is_noticed(path: Path, change: str) -> None:
+    """When it is opened, and also by a ledger that was open before."""
+    filled(path)
+    with Ledger(path) as ledger:
+        alter(path, change)
+        for call in (
+            lambda: ledger.reserve("a", 0.1, 1e-9),
+            lambda: ledger.limit("a", 1, 0.1),
+            ledger.status,
+        ):
+            with pytest.raises(InvalidInputError, match="damaged"):
+                call()
+    assert_refused(path, "damaged")
+
+
+def test_no_flipped_bit_lowers_what_is_spent(path: Path) -> None:
+    """A bit of every byte in use, one at a time: refused, or read as it was."""
+    with Ledger(path) as ledger:
+        ledger.limit("people", 1, 1e-5)
+        ledger.reserve("people", 0.25, 1e-6, what="a mean")
+        before = ledger.status()
+    content = path.read_bytes()
+    used = [at for at in range(100, len(content)) if content[at]]
+    refused = 0
+    for at in used:
+        bit = 1 << (at % 8)
+        path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
+        try:
+            with Ledger(path, create=False) as ledger:
+                assert ledger.status() == before
+        except InvalidInputError:
+            refused += 1
+    assert refused > len(used) // 2
+
+
+def test_what_changes_nothing_writes_nothing(path: Path) -> None:
+    filled(path)
+    with Ledger(path) as ledger:
+        limit, before = ledger.status("a")[0].limit, path.read_bytes()
+        ledger.limit("a", limit.epsilon, limit.delta)
+    assert path.read_bytes() == before
+
+
+def unseal(path: Path) -> None:
+    """Turn a ledger into one of format 1, which had no seal."""
+    alter(path, "DROP TABLE seal")
+    alter(path, "PRAGMA user_version = 1")
+
+
+def test_a_ledger_without_a_seal_is_read_and_sealed_by_the_next_entry(path: Path) -> None:
+    filled(path)
+    unseal(path)
+    with Ledger(path) as ledger:
+        before = spent(ledger)
+        ledger.reserve("a", 0.1, 1e-9)
+        assert spent(ledger).epsilon == before.epsilon + Decimal("0.1")
+    alter(path, "UPDATE entries SET epsilon = '0.001' WHERE id = 7")
+    assert_refused(path, "damaged")
+
+
+def test_a_ledger_without_a_seal_is_not_written_by_reading(path: Path) -> None:
+    filled(path)
+    unseal(path)
+    before = path.read_bytes()
+    with Ledger(path) as ledger:
+        ledger.status()
+    assert path.read_bytes() == before
 
 
 def alter(path: Path, statement: str, *values: object) -> None:
@@ -532,8 +627,8 @@ def test_another_programs_sqlite_file(path: Path) -> None:
 
 def test_a_ledger_from_a_newer_version(path: Path) -> None:
     filled(path)
-    alter(path, "PRAGMA user_version = 2")
-    assert_refused(path, "format 2, this userdp reads 1; upgrade")
+    alter(path, "PRAGMA user_version = 3")
+    assert_refused(path, "format 3, this userdp reads 2; upgrade")
 
 
 @pytest.mark.parametrize("where", ["/dev/null", "/proc/ledger.db", ".", "", "/nowhere/ledger.db"])
@@ -669,7 +764,11 @@ def test_the_balance_is_read_under_the_write_lock(ledger: Ledger) -> None:
     ledger._db.set_trace_callback(None)
     words = [statement.split()[:2] for statement in statements]
     assert words[0] == ["BEGIN", "IMMEDIATE"]
-    assert [first for first, *_ in words[1:]] == ["SELECT", "SELECT", "INSERT", "COMMIT"]
+    inside = [first for first, *_ in words[1:]]
+    assert set(inside) == {"PRAGMA", "SELECT", "INSERT", "DELETE", "COMMIT"}
+    assert inside.index("INSERT") > inside.index("SELECT")
+    assert inside[-1] == "COMMIT"
+    assert inside.count("COMMIT") == 1
 
 
 @pytest.mark.parametrize("splinter", [b"\x80", b"\n\x80", b"\xff\n"])

@@ -3,8 +3,9 @@
 from userdp.audit.attack import CONFIDENCE, clopper_pearson, lower_bound, outputs
 from userdp.audit.auditing import Audit, attack, audit
 from userdp.audit.exact import exact_epsilon
-from userdp.audit.mechanisms import MECHANISMS, Target
-from userdp.audit.pairs import Pair, library, neighbours, search
+from userdp.audit.mechanisms import MECHANISMS
+from userdp.audit.pairs import Pair, library, neighbours, search, switching
+from userdp.audit.target import Target
 
 __all__ = [
     "CONFIDENCE",
@@ -21,4 +22,5 @@ __all__ = [
     "neighbours",
     "outputs",
     "search",
+    "switching",
 ]

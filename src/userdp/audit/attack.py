@@ -66,6 +66,8 @@ def lower_bound(one: FloatArray, other: FloatArray, delta: float, confidence: fl
     (0.0, True)
     """
     one, other = (np.reshape(sample, (len(sample), -1)) for sample in (one, other))
+    width = max(one.shape[1], other.shape[1])  # a side that always refused does not know it
+    one, other = (np.broadcast_to(sample, (len(sample), width)) for sample in (one, other))
     half = len(one) // 2
     level = (1 - confidence) / 2
     test = _best_test(one[:half], other[:half], delta, level)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from userdp.audit.attack import lower_bound, outputs
-from userdp.audit.mechanisms import MECHANISMS, N_USERS, Target
+from userdp.audit.mechanisms import MECHANISMS, N_USERS
 from userdp.audit.pairs import Pair
+from userdp.audit.target import Target
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.mechanisms.noise import SeededNoise
 from userdp.privacy.budget import Budget
@@ -94,6 +95,8 @@ def attack(
         outputs(target.once, side, runs, SeededNoise([seed, number]), after_trial)
         for number, side in enumerate((pair.one, pair.other))
     )
+    if target.evidence is not None:
+        one, other = target.evidence(pair, one), target.evidence(pair, other)
     exact = None if target.exact is None else target.exact(pair)
     proven = lower_bound(one, other, target.delta)
     return Audit(name, pair.name, target.epsilon, target.delta, proven, exact, runs, target.certified)

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 import userdp
 from userdp.arrays import FloatArray
-from userdp.audit.attack import Once
+from userdp.audit import session_targets
 from userdp.audit.exact import exact_epsilon
 from userdp.audit.pairs import Pair, across, library, replaced
+from userdp.audit.target import Target, at_least
 from userdp.data import Users
 from userdp.means import (
     AdaptiveClippedMean,
@@ -26,44 +26,13 @@ from userdp.mechanisms import (
     AboveThreshold,
     NoiseSource,
     OneSidedAboveThreshold,
-    SeededNoise,
     private_quantile,
 )
 from userdp.optimizers import DPSGD
 from userdp.privacy.budget import Budget
-from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import SquaredDistance
 
 N_USERS = 300
-
-
-@dataclass(frozen=True)
-class Target:
-    """A mechanism under attack.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        What it claims.
-    pairs : tuple of Pair
-        Neighbouring inputs to try.
-    once : callable
-        ``(input, noise) -> output``, one run; a run that refuses raises NotConcentratedError.
-    exact : callable, optional
-        The exact epsilon on a pair, where it can be computed.
-    cost : int
-        About how many times longer a run takes than a clipped mean's; the attack makes that many times fewer.
-    certified : bool
-        Whether the claim is one that the library stands for; the paper's own are not.
-    """
-
-    epsilon: float
-    delta: float
-    pairs: tuple[Pair, ...]
-    once: Once
-    exact: Callable[[Pair], float] | None = None
-    cost: int = 1
-    certified: bool = True
 
 
 def _mean(
@@ -76,7 +45,7 @@ def _mean(
         session = calibrated.start(noise)
         answer = session.answer(vectors)
         session.finish()
-        return answer
+        return np.append(answer, session.noise_std)  # a gate may say by its noise what it saw
 
     found = (lambda pair: exact_epsilon(calibrated, pair, budget.delta)) if exact else None
     return Target(budget.epsilon, budget.delta, pairs, once, found, cost)
@@ -158,7 +127,7 @@ def _located_mean(budget: Budget) -> Target:
         )
         return release.value
 
-    return Target(budget.epsilon, budget.delta, pairs, once, cost=20)
+    return Target(budget.epsilon, budget.delta, pairs, once, cost=80)
 
 
 def _training(mean: MeanEstimator, budget: Budget, n_users: int) -> Target:
@@ -201,54 +170,9 @@ def _estimator(budget: Budget, n_users: int) -> Target:
     return Target(budget.epsilon, budget.delta, (pair,), once, cost=80)
 
 
-def _at_least(budget: Budget, epsilon: float) -> Budget:
-    """Return a claim so large that the few runs of a slow mechanism can prove something."""
-    return Budget(max(budget.epsilon, epsilon), budget.delta, budget.unit)
-
-
 def _deletions(budget: Budget) -> Target:
     """Attack the search over subsets, which takes few users and a large epsilon."""
-    return _mean(DeletionPTR(1.0), _at_least(budget, 8.0), library(14)[:5], cost=50)
-
-
-def _paper_gate(budget: Budget) -> Target:
-    """Attack the round at which the paper's Algorithm 2 halts, against the epsilon/2 that it sets aside for this.
-
-    Its AboveThreshold is given noise for queries of sensitivity 1, and a score that one user moves by 2 (n - 1)/n.
-    """
-    n, rounds = 12, 5
-    estimator = ConcentratedMean(1.0, calibration="paper")
-    calibrated = estimator.calibrate(n, 1, _at_least(budget, 4.0), rounds)
-
-    def table(together: int) -> FloatArray:
-        """So many users, the last ones, in one place; all others far from everybody."""
-        return np.where(np.arange(n) < n - together, 100.0 * (1 + np.arange(n)), 0.0)[:, None]
-
-    def with_first(x: FloatArray, *, together: bool) -> FloatArray:
-        return np.vstack([[[0.0 if together else -100.0]], x[1:]])
-
-    passing, last = table(10), table(11)
-    one, other = (
-        np.stack([with_first(passing, together=here)] * (rounds - 1) + [with_first(last, together=not here)])
-        for here in (True, False)
-    )
-
-    def once(tables: FloatArray, noise: NoiseSource) -> FloatArray:
-        session = calibrated.start(noise)
-        for t, vectors in enumerate(tables):
-            session.answer(vectors)
-            if session.halted:
-                return np.array([float(t)])
-        return np.array([float(rounds)])
-
-    pair = Pair("agrees until the last round", one, other)
-    share = budget_share(calibrated.start(SeededNoise(0)).finish(), "AboveThreshold")
-    return Target(share, 0.0, (pair,), once, cost=4, certified=False)
-
-
-def budget_share(statement: PrivacyStatement, name: str) -> float:
-    """Return the epsilon that a statement says one of its parts costs."""
-    return sum(spend.epsilon for spend in statement.spent if spend.name == name)
+    return _mean(DeletionPTR(1.0), at_least(budget, 8.0), library(14)[:5], cost=20)
 
 
 MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
@@ -256,21 +180,20 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
     "certified mean, Gaussian gate": lambda budget, n: _mean(
         ConcentratedMean(1.0), budget, library(n), exact=True, cost=2
     ),
-    "certified mean, deferred gate": lambda budget, n: _mean(
-        ConcentratedMean(1.0, gate="deferred"), budget, library(n), exact=True, cost=2
+    "certified mean, deferred gate": lambda budget, n: session_targets.deferred(budget, n, 1, cost=2),
+    "certified mean, one-sided gate": lambda budget, n: session_targets.one_sided(budget, n, 1, cost=4),
+    "certified mean, deferred gate, 5 rounds": lambda budget, n: session_targets.deferred(
+        budget, n, 5, cost=4
     ),
-    "certified mean, one-sided gate": lambda budget, n: _mean(
-        ConcentratedMean(1.0, gate="one-sided"), budget, library(n), exact=True, cost=8
-    ),
-    "certified mean, deferred gate, 5 rounds": lambda budget, n: _rounds(
-        ConcentratedMean(1.0, gate="deferred"), budget, 5, across(n), cost=10
+    "certified mean, one-sided gate, 5 rounds": lambda budget, n: session_targets.one_sided(
+        budget, n, 5, cost=4
     ),
     "adaptive clipped mean, 5 rounds": lambda budget, n: _rounds(
-        AdaptiveClippedMean(1.0, learning_rate=0.01), budget, 5, across(n), cost=10
+        AdaptiveClippedMean(1.0, learning_rate=0.01), budget, 5, across(n), cost=4
     ),
-    "Levy et al.": lambda budget, n: _mean(LevyMean(1.0, bound=8.0), budget, library(n)[:5], cost=8),
-    "Bassily and Sun": lambda budget, n: _mean(BassilySunMean(1.0), budget, library(n)[:5], cost=16),
-    "friendly core": lambda budget, n: _mean(FriendlyCoreMean(1.0), budget, library(n), exact=True, cost=4),
+    "Levy et al.": lambda budget, n: _mean(LevyMean(1.0, bound=8.0), budget, library(n)[:5], cost=4),
+    "Bassily and Sun": lambda budget, n: _mean(BassilySunMean(1.0), budget, library(n)[:5], cost=8),
+    "friendly core": lambda budget, n: _mean(FriendlyCoreMean(1.0), budget, library(n), exact=True, cost=2),
     "deletions": lambda budget, n: _deletions(budget),
     "AboveThreshold": lambda budget, n: _thresholds(
         budget.epsilon, lambda noise: AboveThreshold(budget.epsilon, 0, noise)
@@ -279,14 +202,15 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
         budget.epsilon, lambda noise: OneSidedAboveThreshold(budget.epsilon / 2, budget.epsilon / 2, 0, noise)
     ),
     "private quantile": lambda budget, n: _quantile(budget),
-    "paper's mean": lambda budget, n: replace(
-        _mean(ConcentratedMean(1.0, calibration="paper"), budget, library(n)[:5], cost=16), certified=False
+    "paper's mean": lambda budget, n: session_targets.paper(budget, 5, cost=4),
+    "paper's mean, delta 1e-6": lambda budget, n: session_targets.paper(
+        Budget(max(budget.epsilon, 4.0), 1e-6), 10, cost=10
     ),
-    "paper's AboveThreshold": lambda budget, n: _paper_gate(budget),
-    "userdp.mean": lambda budget, n: _located_mean(_at_least(budget, 4.0)),
-    "minimize, clipped mean": lambda budget, n: _training(ClippedMean(1.0), _at_least(budget, 4.0), n),
+    "paper's AboveThreshold": lambda budget, n: session_targets.paper_gate(budget),
+    "userdp.mean": lambda budget, n: _located_mean(at_least(budget, 4.0)),
+    "minimize, clipped mean": lambda budget, n: _training(ClippedMean(1.0), at_least(budget, 4.0), n),
     "minimize, certified mean": lambda budget, n: _training(
-        ConcentratedMean(1.0, gate="deferred"), _at_least(budget, 4.0), n
+        ConcentratedMean(1.0, gate="deferred"), at_least(budget, 4.0), n
     ),
-    "LinearRegression": lambda budget, n: _estimator(_at_least(budget, 8.0), n),
+    "LinearRegression": lambda budget, n: _estimator(at_least(budget, 8.0), n),
 }

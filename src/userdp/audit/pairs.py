@@ -69,6 +69,31 @@ def library(n_users: int) -> tuple[Pair, ...]:
     )
 
 
+def switching(
+    n_users: int, rounds: int, together: int, last: int, *, here: float = 1.0, away: float = -1e6
+) -> Pair:
+    """Tables for a session whose gate sees one user agree in every round but the last, or in the last alone.
+
+    ``together`` others stand in one place (``last`` of them in the last round) and everybody else far from everybody;
+    the user is ``here`` where it agrees, and ``away`` where it does not. Nothing tells more about a threshold whose
+    noise is drawn once: all rounds that pass speak for the one table, and the round that fails for it too.
+    """
+    far = 1e3 * (1.0 + np.arange(n_users))
+
+    def table(others: int, first: float) -> FloatArray:
+        x = np.where(np.arange(n_users) < n_users - others, far, 0.0)
+        x[0] = first
+        return x[:, None]
+
+    one, other = (
+        np.stack([table(together, first)] * (rounds - 1) + [table(last, then)])
+        for first, then in ((here, away), (away, here))
+    )
+    if rounds == 1:
+        return Pair("at the gate's threshold", one[0], other[0])
+    return Pair("agrees until the last round", one, other)
+
+
 def search(
     value: Callable[[Pair], float], start: Pair, rng: np.random.Generator, steps: int
 ) -> tuple[Pair, float]:

@@ -23,11 +23,11 @@ from userdp.cli.engines import (
     engine_of,
 )
 from userdp.cli.output import new_folder
-from userdp.cli.reading import reading
+from userdp.cli.reading import open_table, reading
 from userdp.cli.reports import model_report
 from userdp.cli.spending import Spending, spending
 from userdp.cli.tables import bold, effects_table, statement_text
-from userdp.data import Table, UserTable, load_users, read_table
+from userdp.data import Table, UserTable, load_users
 from userdp.errors import InvalidInputError
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
@@ -193,11 +193,15 @@ def fit(
     what = options.purpose(f"fit {model.value}", seed)
     with spending(budget, ledger, dataset, what, checkpoint) as spend:
         with new_folder(out, overwrite=overwrite) as draft:
-            table = read_table(data)
+            users, wanted = (
+                options.names_in(user),
+                options.names_in(features) if features is not None else None,
+            )
+            table = open_table(data, None if wanted is None else [*users, label, *wanted])
             columns = Columns(
-                user=options.names_in(user),
+                user=users,
                 label=label,
-                features=options.names_in(features) if features is not None else None,
+                features=wanted,
                 categories=options.categories_in(categories or (), table),
                 other=other or [],
                 classes=_classes(model, classes, table, label),

@@ -13,11 +13,11 @@ from userdp.cli import options
 from userdp.cli.display import Display
 from userdp.cli.fit import REPORT_FILE
 from userdp.cli.output import new_folder
-from userdp.cli.reading import reading
+from userdp.cli.reading import open_table, reading
 from userdp.cli.reports import mean_report
 from userdp.cli.spending import spending
 from userdp.cli.tables import bold, means_table, statement_text
-from userdp.data import load_users, read_table
+from userdp.data import load_users
 from userdp.privacy.budget import Budget
 from userdp.report import write_report
 
@@ -75,11 +75,12 @@ def mean(
     with spending(budget, ledger, dataset, what=options.purpose("mean", seed)) as spend:
         with ExitStack() as stack:
             draft = None if out is None else stack.enter_context(new_folder(out, overwrite=overwrite))
-            with reading(read_table(data), display) as table:
+            people, wanted = options.names_in(user), options.names_in(columns)
+            with reading(open_table(data, [*people, *wanted]), display) as table:
                 loaded = load_users(
                     table,
-                    user=options.names_in(user),
-                    features=options.names_in(columns),
+                    user=people,
+                    features=wanted,
                     categories=options.categories_in(categories or (), table),
                     other=other or [],
                 )

@@ -12,9 +12,9 @@ from userdp.cli import options
 from userdp.cli.display import Display
 from userdp.cli.fit import MODEL_FILE
 from userdp.cli.output import new_file
-from userdp.cli.reading import reading
+from userdp.cli.reading import open_table, reading
 from userdp.cli.tables import bold
-from userdp.data import Table, read_table, stream_features
+from userdp.data import Table, stream_features
 from userdp.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def predict(
     writer = _writer(out)
     fitted = LinearModel.load(model / MODEL_FILE if model.is_dir() else model)
     kept = options.names_in(keep) if keep is not None else []
-    table = read_table(data)
+    table = open_table(data)
     if taken := set(kept) & set(score_columns(fitted)):
         raise InvalidInputError(
             f"--keep names {sorted(taken)}, which the scores are called; rename the column"

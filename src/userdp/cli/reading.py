@@ -1,17 +1,25 @@
-"""Tables that report how far they are read."""
+"""Tables on the command line: rehearsed before they are opened, and watched while they are read."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from userdp.cli.display import Advance, Display
-from userdp.data import Table
+from userdp.cli.rehearsal import rehearse
+from userdp.data import Table, read_table
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+def open_table(source: Path, columns: Sequence[str] | None = None) -> Table:
+    """Open a table whose files may be damaged; ``columns`` are those that will be read, if that is known."""
+    rehearse(source, columns)
+    return read_table(source)
 
 
 @dataclass(frozen=True)
@@ -42,5 +50,8 @@ def _rows_if_known(table: Table) -> int | None:
         return None
     try:
         return int(table.frame.select(pl.len()).collect().item())
-    except pl.exceptions.PolarsError:  # whoever reads the rows finds out, and says it better
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ):  # whoever reads the rows finds out, and says it better
         return None

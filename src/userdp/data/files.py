@@ -31,6 +31,15 @@ def scan(source: str | Path) -> "tuple[pl.LazyFrame, str]":
     return (_scan_parquet(paths) if format == "parquet" else _scan_csv(paths[0])), format
 
 
+def parquet_files(source: str | Path) -> list[Path]:
+    """Return the parquet files that a path means; none for what cannot be opened or is of another format."""
+    try:
+        paths = _paths(source)
+        return paths if {_format(path) for path in paths} == {"parquet"} else []
+    except InvalidInputError:
+        return []
+
+
 def unreadable(name: str, format: str, error: BaseException) -> InvalidInputError:
     """Say in one sentence what is wrong with a file; the reader's own words may hold cells."""
     import polars as pl

@@ -31,6 +31,7 @@ from userdp.mechanisms.recorded import RecordedNoise, write_arrays
 from userdp.optimizers.rounds import Carry
 from userdp.problems import Domain, Loss
 
+_NAME_FILE = "run.npz"
 _NOTICE = (
     "This folder holds the noise of a private release that is not finished yet, and what it computed so far.\n"
     "It is as sensitive as the data. It is emptied when the run is over; delete it if the run is given up:\n"
@@ -92,7 +93,15 @@ class Checkpoint:
         return RoundFile(self.folder / f"rounds-{self._runs:03d}.npz", self.every)
 
     def finish(self) -> None:
-        """Remove everything: the run is over, whether it released something or was refused."""
+        """Remove everything: the run is over, whether it released something or was refused.
+
+        Its name goes first. Draws that are removed while the name stands would be drawn again by whoever resumes, and
+        that second answer would find the first one's reservation.
+        """
+        try:
+            (self.folder / _NAME_FILE).unlink(missing_ok=True)
+        except OSError as error:
+            raise InvalidInputError(f"cannot end the run in {self.folder}: {error.strerror}") from None
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -135,7 +144,7 @@ def run_name(folder: str | os.PathLike[str]) -> str:
 
 
 def _run_name(folder: Path) -> str:
-    file = folder / "run.npz"
+    file = folder / _NAME_FILE
     if not file.exists():
         if not _is_new(folder):
             raise InvalidInputError(f"{folder} is damaged or is not the folder of a run; give a new folder")
@@ -146,7 +155,9 @@ def _run_name(folder: Path) -> str:
 
 def _is_new(folder: Path) -> bool:
     """Whether nothing but the notice, or a name not fully written, is there."""
-    return all(path.name == "SENSITIVE" or path.name.startswith(".run.npz") for path in folder.iterdir())
+    return all(
+        path.name == "SENSITIVE" or path.name.startswith(f".{_NAME_FILE}") for path in folder.iterdir()
+    )
 
 
 def _fingerprint(users: Users | StoredUsers, arguments: tuple[Any, ...]) -> str:

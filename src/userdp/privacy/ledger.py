@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from userdp.errors import BudgetExceededError, InvalidInputError
+from userdp.privacy import seal
 
 __all__ = ["Account", "Amount", "Entry", "Ledger", "Limit", "Reservation"]
 
@@ -35,7 +36,9 @@ _UP = Context(prec=1000, rounding=ROUND_CEILING)
 _DOWN = Context(prec=1000, rounding=ROUND_FLOOR)
 
 _APPLICATION_ID = int.from_bytes(b"usdp", "big")
-_FORMAT = 1
+_FORMAT = 2
+# Without a seal: read as it is, and sealed by the first transaction that writes to it.
+_UNSEALED_FORMAT = 1
 # Amounts are decimal text: SQLite's own numbers are binary and cannot hold 0.1.
 _SCHEMA = (
     """CREATE TABLE limits (
@@ -45,6 +48,7 @@ _SCHEMA = (
         id INTEGER PRIMARY KEY, dataset TEXT NOT NULL,
         epsilon TEXT NOT NULL, delta TEXT NOT NULL, what TEXT NOT NULL, mu REAL,
         reserved_at TEXT NOT NULL, released_at TEXT, reference TEXT NOT NULL DEFAULT '')""",
+    seal.CREATE_SEAL,
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_FORMAT}",
 )
@@ -196,7 +200,7 @@ class Ledger:
         """
         _require_name(dataset)
         amount = _amount(epsilon, delta)
-        with self._transaction("IMMEDIATE"):
+        with self._writing():
             row = (dataset, str(amount.epsilon), str(amount.delta))
             last = self._db.execute(
                 "SELECT dataset, epsilon, delta FROM limits WHERE dataset = ? ORDER BY id DESC", (dataset,)
@@ -237,7 +241,7 @@ class Ledger:
         _require_line("what", what)
         amount = _amount(epsilon, delta)
         mu = None if mu is None else float(_positive("mu", mu))
-        with self._transaction("IMMEDIATE"):
+        with self._writing():
             account = self._account(dataset)
             if not account.admits(amount):
                 raise BudgetExceededError(
@@ -257,7 +261,7 @@ class Ledger:
         """Note that the release came out, and in one line where it is; it counts the same either way."""
         _require_line("reference", reference)
         row = (reservation.id, reservation.dataset, str(reservation.epsilon), str(reservation.delta))
-        with self._transaction("IMMEDIATE"):
+        with self._writing():
             cursor = self._db.execute(
                 "UPDATE entries SET released_at = ?, reference = ? "
                 "WHERE (id, dataset, epsilon, delta) = (?, ?, ?, ?) AND released_at IS NULL",
@@ -272,7 +276,7 @@ class Ledger:
         """Return the account of `dataset`, or all accounts by name, as they stand at one moment."""
         if dataset is not None:
             _require_name(dataset)
-        with self._transaction("DEFERRED"):
+        with self._reading():
             names = self._db.execute("SELECT DISTINCT dataset FROM limits ORDER BY dataset").fetchall()
             wanted = [name for (name,) in names] if dataset is None else [dataset]
             return tuple(self._account(name) for name in wanted)
@@ -317,17 +321,24 @@ class Ledger:
                     if self._is_blank():  # still: another process may have come first
                         for statement in _SCHEMA:
                             self._db.execute(statement)
+                        seal.renew(self._db)
             with self._transaction("DEFERRED"):
                 self._check()
 
     def _check(self) -> None:
         if self._pragma("application_id") != _APPLICATION_ID:
             raise self._unusable("it is not a ledger; check the path")
-        if (found := self._pragma("user_version")) != _FORMAT:
+        if (found := self._pragma("user_version")) not in (_FORMAT, _UNSEALED_FORMAT):
             raise self._unusable(f"it has format {found}, this userdp reads {_FORMAT}; upgrade userdp")
         # SQLite reads the missing end of a cut last page as zeros and finds nothing wrong.
         complete = os.path.getsize(self.path) >= self._pragma("page_count") * self._pragma("page_size")
         if not complete or self._pragma("integrity_check(1)") != "ok":
+            raise self._unusable(_DAMAGED)
+        self._check_seal()
+
+    def _check_seal(self) -> None:
+        sealed = self._pragma("user_version") != _UNSEALED_FORMAT
+        if sealed != seal.has_seal(self._db) or (sealed and not seal.is_intact(self._db)):
             raise self._unusable(_DAMAGED)
 
     def _is_blank(self) -> bool:
@@ -338,6 +349,27 @@ class Ledger:
     def _pragma(self, name: str) -> Any:
         ((value,),) = self._db.execute(f"PRAGMA {name}").fetchall()
         return value
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """See the rows of one moment, and only if they are those that were sealed."""
+        with self._transaction("DEFERRED"):
+            self._check_seal()
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Change sealed rows and seal them again, all or nothing."""
+        with self._transaction("IMMEDIATE"):
+            self._check_seal()
+            before = self._db.total_changes
+            yield
+            if self._db.total_changes == before:
+                return
+            if not seal.has_seal(self._db):
+                self._db.execute(seal.CREATE_SEAL)
+                self._db.execute(f"PRAGMA user_version = {_FORMAT}")
+            seal.renew(self._db)
 
     @contextmanager
     def _transaction(self, kind: Literal["DEFERRED", "IMMEDIATE"]) -> Iterator[None]:
@@ -412,7 +444,3 @@ def _total(amounts: Iterable[Decimal]) -> Decimal:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _limit_command(dataset: str) -> str:
-    return f"userdp ledger limit {shlex.quote(dataset)} --epsilon E --delta D"
