@@ -83,7 +83,7 @@ def default_mean(x: Array, epsilon: float) -> tuple[float, int]:
 
 
 def problems(tables: list[str]) -> Iterator[tuple[str, Array]]:
-    """Every table in its own units, with every feature in units of its standard deviation over users, and far from zero.
+    """Every table in its own units, in units of each feature's standard deviation over users, and far from zero.
 
     Far: the scaled table, all features shifted alike until the mean lies 10 sqrt(d) from zero.
     """
