@@ -14,6 +14,7 @@ from dataclasses import astuple
 from functools import cache
 from itertools import pairwise
 from types import ModuleType
+from typing import TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ _PIECE = 2**20
 _MOST_PIECES = 32
 
 
-def serves(loss: object, block: Block) -> bool:
+def serves(loss: object, block: Block) -> TypeGuard[GLM]:
     """Whether the kernel is there and made for this loss and for users of this width with rows of this length."""
     numbers = block.features
     if type(loss) not in LOSSES or block.lanes > 1 or numbers.dtype != jnp.float32:
@@ -58,19 +59,16 @@ def glm_gradients(loss: GLM, block: Block, theta: Array) -> Array:
     n, d = block.n_users, theta.shape[0]
     pieces = max(1, min(_MOST_PIECES, n, n * block.width * d // _PIECE))
     cuts = np.linspace(0, n, pieces + 1).astype(int)
-    return jnp.concatenate(
-        [
-            jax.ffi.ffi_call(_TARGET, jax.ShapeDtypeStruct((last - first, d), jnp.float32))(
-                block.features,
-                block.targets,
-                block.weights,
-                theta,
-                np.array([kind, first, block.width], np.int32),
-                constants,
-            )
-            for first, last in pairwise(cuts)
-        ]
-    )
+
+    def of_users(first: int, last: int) -> Array:
+        shape = jax.ShapeDtypeStruct((last - first, d), jnp.float32)  # type: ignore[no-untyped-call]
+        place = np.array([kind, first, block.width], np.int32)
+        found: Array = jax.ffi.ffi_call(_TARGET, shape)(
+            block.features, block.targets, block.weights, theta, place, constants
+        )
+        return found
+
+    return jnp.concatenate([of_users(first, last) for first, last in pairwise(cuts)])
 
 
 @cache
@@ -83,7 +81,8 @@ def _kernel() -> ModuleType | None:
     try:
         from userdp.engines import fused_kernel
 
-        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(fused_kernel.handler.ctypes), platform="cpu")
+        capsule = jax.ffi.pycapsule(fused_kernel.handler.ctypes)  # type: ignore[no-untyped-call]
+        jax.ffi.register_ffi_target(_TARGET, capsule, platform="cpu")
     except (ImportError, RuntimeError):
         return None
     return fused_kernel

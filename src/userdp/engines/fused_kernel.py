@@ -16,7 +16,7 @@ _LOGISTIC, _HINGE, _SQUARED_HINGE, _SQUARED, _ABSOLUTE, _PINBALL, _HUBER, _POISS
 
 # Four longer rows and their sum leave the first cache, and XLA's kernels are as fast.
 LONGEST_ROW = 1024
-# Rows are taken 4 to 64 at a time, about so many numbers: they stay in the first cache.
+# Rows are taken 4 to 64 at a time, about so many numbers: they stay in the first cache while the next ones come.
 _CACHED, _MOST_ROWS = 2**10, 64
 
 # Sums may be taken in the vector unit's order, products fused with them; infinities and NaN are respected.
@@ -152,7 +152,7 @@ def _predict(x, theta, p):
 def _sum_user(x, y, weights, theta, kind, a, b, gradient):
     """Set the gradient to ``sum_k weights_k slope_k x_k``."""
     m, d = x.shape
-    rows = min(_MOST_ROWS, max(4, _CACHED // d))
+    rows = min(_MOST_ROWS, max(4, _CACHED // d // 4 * 4))
     slopes, total = carray(_room(_MOST_ROWS), (_MOST_ROWS,)), carray(_room(LONGEST_ROW), (LONGEST_ROW,))
     total[:d] = _ZERO
     for first in range(0, m, rows):
