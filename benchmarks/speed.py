@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import speed_peers
-from benchmarks.measure import RESULTS, interleaved_seconds, write_result
+from benchmarks.measure import RESULTS, interleaved_seconds, others_share, write_result
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
 from userdp.engines import fused
@@ -141,11 +141,12 @@ def main() -> None:
     """Measure the parts that are named, or all, and keep the others."""
     file, chosen = RESULTS / "speed.json", sys.argv[1:] or list(PARTS)
     result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    others: dict[str, float | None] = result.setdefault("others", {})
     for name, part in PARTS.items():
         if name in chosen or name not in result:
-            result[name] = part()
-            print(name, result[name], flush=True)
-    publish({name: result[name] for name in PARTS})
+            result[name], others[name] = others_share(part)
+            print(name, result[name], others[name], flush=True)
+    publish({name: result[name] for name in (*PARTS, "others")})
 
 
 GOALS = {"jax_privacy_peer": "at least 10", "opacus_peer": "at least 50", "pfl_peer": "at least 50"}
@@ -199,6 +200,12 @@ def publish(result: dict[str, Any]) -> None:
             for (n, m, d), ms in zip(row["sizes"], row["milliseconds"], strict=True)
         )
         lines.append(f"| {name} | {row['exponent']:.2f} | {points} |")
+    shares = ", ".join(
+        f"{name} {share:.0%}"
+        for name, share in result["others"].items()
+        if share is not None and name != "kernel"
+    )
+    lines += ["", f"Share of the machine that other processes took meanwhile: {shares}."]
     write_result("speed", "make bench-speed", result, "\n".join(lines))
 
 

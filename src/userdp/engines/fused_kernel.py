@@ -128,24 +128,13 @@ def _slope(kind, p, y, a, b):
 
 @njit(**_OPTIONS)
 def _predict(x, theta, p):
-    """Set p to ``x @ theta``, four rows at a time."""
+    """Set p to ``x @ theta``, row by row: memory delivers one stream of numbers faster than several."""
     m, d = x.shape
-    fours = m - m % 4
-    for i in range(0, fours, 4):
-        x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        s0 = s1 = s2 = s3 = _ZERO
+    for i in range(m):
+        row, total = x[i], _ZERO
         for j in range(d):
-            t = theta[j]
-            s0 += x0[j] * t
-            s1 += x1[j] * t
-            s2 += x2[j] * t
-            s3 += x3[j] * t
-        p[i], p[i + 1], p[i + 2], p[i + 3] = s0, s1, s2, s3
-    for i in range(fours, m):
-        s0 = _ZERO
-        for j in range(d):
-            s0 += x[i, j] * theta[j]
-        p[i] = s0
+            total += row[j] * theta[j]
+        p[i] = total
 
 
 @njit(**_OPTIONS)
