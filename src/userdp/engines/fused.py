@@ -82,6 +82,7 @@ def _kernel() -> ModuleType | None:
         from userdp.engines import fused_kernel
 
         capsule = jax.ffi.pycapsule(fused_kernel.handler.ctypes)  # type: ignore[no-untyped-call]
+        jax.devices("cpu")  # before XLA has started, it would refuse later, where nobody can do without
         jax.ffi.register_ffi_target(_TARGET, capsule, platform="cpu")
     except (ImportError, RuntimeError):
         return None
