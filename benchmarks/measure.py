@@ -1,7 +1,9 @@
 """Timing as ratios inside one run, and committed results."""
 
 import json
+import os
 import platform
+import resource
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -11,15 +13,47 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def interleaved_seconds(jobs: Mapping[str, Callable[[], object]], repeats: int = 7) -> dict[str, float]:
-    """Best time of each job; the jobs take turns, so that a noisy neighbour hits all of them alike."""
+def interleaved_seconds(
+    jobs: Mapping[str, Callable[[], object]], repeats: int = 7, *, twice: bool = False
+) -> dict[str, float]:
+    """Best time of each job; the jobs take turns, so that a noisy neighbour hits all of them alike.
+
+    ``twice`` runs a job before its time is taken: what another one left in the caches to be written is not its cost.
+    """
     best = dict.fromkeys(jobs, float("inf"))
     for _ in range(repeats):
         for name, job in jobs.items():
+            if twice:
+                job()
             start = time.perf_counter()
             job()
             best[name] = min(best[name], time.perf_counter() - start)
     return best
+
+
+def others_share(job: Callable[[], Any]) -> tuple[Any, float | None]:
+    """Run a job; return its result, and which share of the processor's time other processes took meanwhile (Linux).
+
+    Timings of a machine that others use say little; the share is kept beside them.
+    """
+    before = _busy_seconds()
+    start = time.perf_counter()
+    result = job()
+    wall, after = time.perf_counter() - start, _busy_seconds()
+    if before is None or after is None:
+        return result, None
+    return result, max(0.0, (after - before) / (wall * (os.cpu_count() or 1)))
+
+
+def _busy_seconds() -> float | None:
+    """Seconds that all processors were busy, less those of this process and of its children that have ended."""
+    file = Path("/proc/stat")
+    if not file.exists():
+        return None
+    user, nice, system, _idle, _wait, irq, softirq = map(int, file.read_text().split()[1:8])
+    own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    every = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    return every - sum(usage.ru_utime + usage.ru_stime for usage in own)
 
 
 def peak_megabytes(job: Callable[[], object]) -> float:

@@ -10,12 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measure import RESULTS, interleaved_seconds, write_result
+from benchmarks import speed_peers
+from benchmarks.measure import RESULTS, interleaved_seconds, others_share, write_result
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.engines import fused
+from userdp.engines.layout import blocks
 from userdp.engines.local import local_oracle
-from userdp.means import ConcentratedMean
+from userdp.means import ClippedMean, ConcentratedMean
 from userdp.means.friends import friend_counts
+from userdp.means.interface import MeanEstimator
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD
@@ -23,11 +27,14 @@ from userdp.privacy import Budget
 from userdp.problems import Logistic
 
 N, M, D = 10_000, 100, 100
-# Each exponent is the slope over these sizes.
+T = 200
+CERTIFIED = ConcentratedMean(1.0, gate="deferred")
+# Each exponent is the slope over these sizes. The smallest data sets are 50 MB and more: they come from memory, like
+# the largest ones, and not from a cache.
 RANGES = {
-    "users": [(n, 5, 10) for n in (62_500, 125_000, 250_000, 500_000, 1_000_000)],
-    "items": [(2_000, m, 100) for m in (32, 64, 128, 256, 512)],
-    "features": [(2_000, 100, d) for d in (32, 64, 128, 256, 512)],
+    "users": [(n, 20, 10) for n in (62_500, 125_000, 250_000, 500_000, 1_000_000)],
+    "items": [(5_000, m, 100) for m in (32, 64, 128, 256, 512)],
+    "features": [(5_000, 100, d) for d in (32, 64, 128, 256, 512)],
 }
 
 
@@ -55,9 +62,7 @@ def gradients(*, ragged: bool) -> dict[str, float]:
             "copy": lambda: np.copyto(target, rows),
             "gradients": lambda: compiled(oracle.data, theta, key).block_until_ready(),
         }
-        for job in jobs.values():
-            job()  # type: ignore[no-untyped-call]
-        seconds = interleaved_seconds(jobs)
+        seconds = interleaved_seconds(jobs, twice=True)
     read = min(seconds["sum by XLA"], seconds["dot by BLAS"])
     return {
         "milliseconds": 1e3 * seconds["gradients"],
@@ -89,15 +94,17 @@ def counts() -> dict[str, float]:
     return {"seconds": seconds["counts"], "over_half_gram": seconds["counts"] / fastest}
 
 
-def milliseconds_per_round(users: Users, rounds: int, repeats: int = 3) -> float:
+def milliseconds_per_round(
+    users: Users, rounds: int, repeats: int = 3, mean: MeanEstimator = CERTIFIED
+) -> float:
     """Time a training, compiled before, and divide by its rounds."""
     oracle = local_oracle(Logistic(), users)
-    mean = ConcentratedMean(1.0, gate="deferred").calibrate(
-        users.n_users, users.n_features, Budget(1.0, 1e-6), rounds
-    )
+    calibrated = mean.calibrate(users.n_users, users.n_features, Budget(1.0, 1e-6), rounds)
     optimizer = DPSGD(rounds, 1.0)
-    optimizer.run(oracle, mean, SeededNoise(0))
-    best = interleaved_seconds({"run": lambda: optimizer.run(oracle, mean, SeededNoise(0))}, repeats)["run"]
+    optimizer.run(oracle, calibrated, SeededNoise(0))
+    best = interleaved_seconds({"run": lambda: optimizer.run(oracle, calibrated, SeededNoise(0))}, repeats)[
+        "run"
+    ]
     return 1e3 * best / rounds
 
 
@@ -105,16 +112,27 @@ def exponents() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sizes in RANGES.items():
         index = ("users", "items", "features").index(name)
-        costs = [milliseconds_per_round(make_users(*size), 5) for size in sizes]
+        costs = [milliseconds_per_round(make_users(*size), 20) for size in sizes]
         slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
         found[name] = {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
     return found
 
 
+def training() -> dict[str, Any]:
+    """Time a round of a whole training, here and in other libraries."""
+    users = make_users(N, M, D)
+    return {
+        "certified": milliseconds_per_round(users, T, 1),
+        "clipped": milliseconds_per_round(users, T, 1, ClippedMean(1.0)),
+        "peers": speed_peers.milliseconds_per_round(users),
+    }
+
+
 PARTS = {
+    "kernel": lambda: "compiled" if fused.serves(Logistic(), blocks(make_users(2, M, D))[0]) else "XLA's",
     "gradients": lambda: {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
     "counts": counts,
-    "training_milliseconds_per_round": lambda: milliseconds_per_round(make_users(N, M, D), 200, repeats=1),
+    "training": training,
     "growth": exponents,
 }
 
@@ -123,20 +141,28 @@ def main() -> None:
     """Measure the parts that are named, or all, and keep the others."""
     file, chosen = RESULTS / "speed.json", sys.argv[1:] or list(PARTS)
     result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    others: dict[str, float | None] = result.setdefault("others", {})
     for name, part in PARTS.items():
         if name in chosen or name not in result:
-            result[name] = part()
-            print(name, result[name], flush=True)
-    publish({name: result[name] for name in PARTS})
+            result[name], others[name] = others_share(part)
+            print(name, result[name], others[name], flush=True)
+    publish({name: result[name] for name in (*PARTS, "others")})
+
+
+GOALS = {"jax_privacy_peer": "at least 10", "opacus_peer": "at least 50", "pfl_peer": "at least 50"}
 
 
 def publish(result: dict[str, Any]) -> None:
     even, ragged = result["gradients"]["even"], result["gradients"]["ragged"]
-    per_round = result["training_milliseconds_per_round"]
+    own = result["training"]
+    kernels = {
+        "compiled": "the compiled kernel of `userdp[fast]`",
+        "XLA's": "XLA's kernels, without `userdp[fast]`",
+    }
     lines = [
         "# Speed on a CPU",
         "",
-        f"{N:,} users, {M} rows each, d = {D}, float32 features.",
+        f"{N:,} users, {M} rows each, d = {D}, float32 features, {kernels[result['kernel']]}.",
         "",
         "| measure | here | goal |",
         "|---|---|---|",
@@ -146,12 +172,24 @@ def publish(result: dict[str, Any]) -> None:
         f"| all users' gradients, ms | {even['milliseconds']:.0f} | |",
         "| exact friend counts / half of a Gram product in float64, tile by tile "
         f"| {result['counts']['over_half_gram']:.2f} | at most 1.5 |",
-        f"| a round of training, certified mean, T = 200, ms | {per_round:.0f} | |",
-        f"| the same / the gradients alone | {per_round / even['milliseconds']:.2f} | |",
+        f"| a round of training, certified mean, T = {T}, ms | {own['certified']:.0f} | |",
+        f"| the same / the gradients alone | {own['certified'] / even['milliseconds']:.2f} | |",
+        "",
+        "## The same training in other libraries",
+        "",
+        f"Logistic regression, every user in every round, by their clipped means; here the mean round of {T}.",
+        "",
+        "| library | ms a round | over the certified mean here | goal | over the clipped mean here |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {name.removesuffix('_peer')} | {ms:.0f} | {ms / own['certified']:.1f} | {GOALS[name]} "
+            f"| {ms / own['clipped']:.1f} |"
+            for name, ms in own["peers"].items()
+        ),
         "",
         "## How a round's cost grows",
         "",
-        "Concentrated users; n, m, d as in the table.",
+        "Concentrated users; n, m, d as in the table. The smallest data set is larger than the processor's caches.",
         "",
         "| along | exponent (linear is 1) | (n, m, d): ms a round |",
         "|---|---|---|",
@@ -162,6 +200,12 @@ def publish(result: dict[str, Any]) -> None:
             for (n, m, d), ms in zip(row["sizes"], row["milliseconds"], strict=True)
         )
         lines.append(f"| {name} | {row['exponent']:.2f} | {points} |")
+    shares = ", ".join(
+        f"{name} {share:.0%}"
+        for name, share in result["others"].items()
+        if share is not None and name != "kernel"
+    )
+    lines += ["", f"Share of the machine that other processes took meanwhile: {shares}."]
     write_result("speed", "make bench-speed", result, "\n".join(lines))
 
 

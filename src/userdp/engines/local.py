@@ -4,6 +4,7 @@ Users are computed one after the other inside one compiled loop, each by the sam
 vector is bit for bit a function of its user (and of theta), whoever else is in the data. The kernel reads a
 user's features once, because the second pass finds them in the cache. Small users of a linear predictor are computed
 sixteen at a time, each in a lane of its own of the vector unit: every lane does the same additions in the same order.
+With ``userdp[fast]`` larger users have a faster kernel (:mod:`userdp.engines.fused`).
 """
 
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from numpy.typing import DTypeLike
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
+from userdp.engines import fused
 from userdp.engines.groups import grouped, members, n_groups
 from userdp.engines.layout import Block, blocks
 from userdp.errors import InvalidInputError
@@ -131,6 +133,9 @@ def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> Us
         theta = theta.astype(block.features.dtype)
         if on_gpu and isinstance(loss, GLM) and len(theta) <= gpu.LONGEST_ROW:
             found = gpu.glm_gradients(loss.derivative, block, theta)
+            return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
+        if not on_gpu and fused.serves(loss, block):
+            found = fused.glm_gradients(loss, block, theta)
             return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
         if not on_gpu and block.lanes > 1 and isinstance(loss, LinearPredictorLoss):
             return _side_by_side(loss, block, theta)

@@ -1,0 +1,153 @@
+"""The compiled kernel of gradients: the loss's own derivative, and bit for bit a function of one user."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from userdp.data import Users
+from userdp.engines import fused, local_oracle
+from userdp.engines.layout import blocks
+from userdp.engines.local import gradients_of
+from userdp.problems import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Pinball,
+    Poisson,
+    Squared,
+    SquaredHinge,
+)
+
+kernel = pytest.importorskip("userdp.engines.fused_kernel", reason="needs userdp[fast]")
+
+LOSSES = [
+    Logistic(),
+    Hinge(),
+    SquaredHinge(),
+    Squared(),
+    Absolute(),
+    Pinball(0.3),
+    Huber(0.4),
+    Poisson(2.0, 1.5),
+]
+
+
+@pytest.fixture
+def without_kernel(monkeypatch):
+    monkeypatch.setattr(fused, "_kernel", lambda: None)
+    gradients_of.cache_clear()
+    yield
+    gradients_of.cache_clear()
+
+
+def make_users(items, d, seed=0, scale=1.0):
+    rng = np.random.default_rng(seed)
+    rows = scale * rng.normal(size=(sum(items), d)) / np.sqrt(d)
+    groups = np.repeat(np.arange(len(items)), items)
+    return Users.from_rows(rows, groups, 2.0 * rng.integers(0, 2, size=len(rows)))
+
+
+def gradients(loss, users, theta):
+    """Rows in the order of the users."""
+    oracle = local_oracle(loss, users)
+    found = oracle.evaluate(theta).astype(np.float32)
+    rows = np.empty_like(found)
+    rows[np.concatenate([block.positions[: block.n_users] for block in oracle.data])] = found
+    return rows
+
+
+def test_every_loss_of_the_kernel_is_tested():
+    assert tuple(type(loss) for loss in LOSSES) == fused.LOSSES
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(("m", "d"), [(300, 1), (67, 5), (5, 100), (1, 256), (3, kernel.LONGEST_ROW)])
+def test_gradients_are_the_derivative_s(loss, m, d):
+    users = make_users([m, m, m - m // 20], d, seed=d)
+    theta = np.random.default_rng(1).normal(size=d) * np.sqrt(d)
+    assert all(fused.serves(loss, block) for block in blocks(users))
+    rows, targets = users.rows.astype(np.float32).astype(float), users.targets
+    predictions = rows @ theta.astype(np.float32).astype(float)
+    with jax.enable_x64(True):
+        slopes = np.asarray(loss.derivative(predictions, targets))
+    items = users.items_per_user[:, None]
+    expected = np.add.reduceat(slopes[:, None] * rows, users.offsets[:-1], axis=0) / items
+    size = np.add.reduceat(np.abs(slopes[:, None] * rows), users.offsets[:-1], axis=0) / items
+    assert np.all(np.abs(gradients(loss, users, theta) - expected) <= 1e-5 * size + 1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_slopes_at_kinks_and_far_out_are_the_derivative_s(loss):
+    """A user whose rows are zero but for one number p, at theta = 1: the gradient is slope times p over m."""
+    points = np.array(
+        [-200.0, -88.0, -87.0, -30.0, -1.0, -0.4, 0.4, 0.5, 1.0, 1.4, 1.5, 2.0, 3.0, 60.0, 200.0]
+    )
+    for y in (0.0, 0.5, 1.0, 2.0):
+        rows = np.zeros((len(points), 256))
+        rows[:, 0] = points
+        users = Users.from_rows(rows, np.arange(len(points)), np.full(len(points), y))
+        slopes = gradients(loss, users, np.ones(256))[:, 0] / points
+        expected = np.asarray(loss.derivative(jnp.asarray(points, jnp.float32), y))
+        np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-37)
+
+
+def test_the_exponential():
+    x = np.linspace(-87, 88, 100_001).astype(np.float32)
+    found = np.array([kernel._exp(value) for value in x])
+    assert np.max(np.abs(found / np.exp(x.astype(float)) - 1)) < 2.5e-7
+    assert [kernel._exp(np.float32(value)) for value in (-87.5, -np.inf)] == [0.0, 0.0]
+    assert np.isnan(kernel._exp(np.float32(np.nan)))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-38], ids=["plain", "numbers too small to be normal"])
+@pytest.mark.parametrize("loss", [Logistic(), Huber(0.4)], ids=["logistic", "huber"])
+def test_a_user_s_gradient_is_the_same_alone_in_any_company_and_on_any_thread(loss, scale, monkeypatch):
+    rng = np.random.default_rng(2)
+    users = make_users(rng.choice([26, 31, 60], 100), d=11, scale=scale)
+    theta = rng.normal(size=11)
+    together = gradients(loss, users, theta)
+    for j in (0, 57, 99):
+        assert gradients(loss, users.take(np.array([j])), theta).tobytes() == together[j].tobytes()
+    monkeypatch.setattr(fused, "_PIECE", 2**10)  # many calls a block
+    gradients_of.cache_clear()
+    for _ in range(3):
+        order = rng.permutation(100)[: rng.integers(70, 101)]
+        assert gradients(loss, users.take(order), theta).tobytes() == together[order].tobytes()
+    gradients_of.cache_clear()
+
+
+def test_a_null_user_is_null_and_nobody_else_is():
+    users = make_users([100] * 4, d=5)
+    users.rows[150, 2] = np.nan
+    users.rows[250, 1] = 1e300  # an infinity in float32
+    found = gradients(Logistic(), users, np.ones(5))
+    assert [bool(np.isfinite(row).all()) for row in found] == [True, False, False, True]
+
+
+@pytest.mark.usefixtures("without_kernel")
+def test_without_the_kernel_xla_computes_the_same_within_rounding_and_as_independently():
+    users, theta = make_users([40, 60, 60, 40], d=30), np.linspace(-3, 3, 30)
+    together = gradients(Logistic(), users, theta)
+    for j in range(4):
+        assert gradients(Logistic(), users.take(np.array([j])), theta).tobytes() == together[j].tobytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused, "_kernel", lambda: kernel)
+        gradients_of.cache_clear()
+        np.testing.assert_allclose(gradients(Logistic(), users, theta), together, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("trouble", ["no Numba", "another XLA"])
+def test_an_environment_without_the_kernel_is_no_error(trouble, monkeypatch):
+    def refuse(*_, **__):
+        raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: version")
+
+    if trouble == "no Numba":
+        monkeypatch.setitem(sys.modules, "userdp.engines.fused_kernel", None)
+        monkeypatch.delattr("userdp.engines.fused_kernel")
+    else:
+        monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
+    assert fused._kernel.__wrapped__() is None
