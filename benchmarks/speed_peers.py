@@ -42,7 +42,7 @@ def _measure(name: str, rounds: int, data: Path) -> float:
         "task": "classification", "epsilon": 1.0, "delta": 1e-6, "clip": 1.0, "step": 1.0, "rounds": rounds,
     }  # fmt: skip
     jobs, out = data.with_name("jobs.json"), data.with_name("out.npz")
-    jobs.write_text(json.dumps({"jobs": [job], "seeds": 2}))
+    jobs.write_text(json.dumps({"jobs": [job], "seeds": 2, "first_seed": 0}))
     command = [METHODS[name].python(), "-m", f"benchmarks.peers.methods.{name}", *map(str, (data, jobs, out))]
     subprocess.run(command, check=True, cwd=ROOT, timeout=3_600)
     with np.load(out) as result:
