@@ -88,7 +88,7 @@ def shares(
         return min(max((users_needed / N) ** 2, low), high)
 
     start = {
-        "base_rate": 0.0 if is_regression else share(0.01, 20, 0.5),
+        "base_rate": 0.0 if is_regression else share(0.01, 20, 0.8),
         "target_scale": share(0.02, 14, 0.5) if is_regression else 0.0,
         "target_location": share(0.01, 12, 0.2) if is_regression and has_centre else 0.0,
         "target_mean": share(0.02, 10, 0.1) if is_regression and has_centre else 0.0,
