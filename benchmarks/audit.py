@@ -10,7 +10,6 @@ import numpy as np
 from benchmarks.bars import bar_chart
 from benchmarks.measure import RESULTS, write_result
 from userdp.audit import CONFIDENCE, MECHANISMS, Audit, attack, audit, search
-from userdp.audit.auditing import worst_pair
 from userdp.errors import PrivacyWarning
 from userdp.privacy import Budget
 
@@ -23,7 +22,7 @@ SEARCHED = (
     "certified mean, deferred gate",
     "certified mean, one-sided gate",
 )
-SEARCH_BUDGET, SEARCH_USERS, SEARCH_STEPS = Budget(4.0, 1e-2), 100, 2_000
+SEARCH_BUDGET, SEARCH_USERS, SEARCH_STEPS, SEARCH_STARTS = Budget(4.0, 1e-2), 100, 2_000, 3
 SUFFIX = ", searched pair"
 
 
@@ -31,8 +30,13 @@ def searched(name: str) -> Audit:
     """Climb to the pair with the largest exact epsilon, then attack it."""
     target = MECHANISMS[name](SEARCH_BUDGET, SEARCH_USERS)
     assert target.exact is not None
-    start = worst_pair(target, TRIALS, seed=0)
-    pair, _ = search(target.exact, start, np.random.default_rng(0), SEARCH_STEPS)
+    # The worst pair may be a summit of its own: climb from the best few of different kinds as well.
+    starts = {pair.name: pair for pair in sorted(target.pairs, key=target.exact)}
+    climbs = [
+        search(target.exact, start, np.random.default_rng(0), SEARCH_STEPS)
+        for start in list(starts.values())[-SEARCH_STARTS:]
+    ]
+    pair, _ = max(climbs, key=lambda climb: climb[1])
     return attack(name + SUFFIX, target, pair, TRIALS, seed=0)
 
 
