@@ -11,7 +11,7 @@ from rich.text import Text
 from userdp.cli import options
 from userdp.cli.display import Display
 from userdp.cli.tables import plain_table, titled
-from userdp.errors import InvalidInputError, PrivacyWarning
+from userdp.errors import PrivacyWarning
 from userdp.planning.expected import expected_excess_loss, users_for
 from userdp.planning.shares import shares
 from userdp.privacy import Budget
@@ -44,8 +44,6 @@ def plan(
     ```
     """
     display = Display(as_json, quiet)
-    if min(users, items, features) < 1:
-        raise InvalidInputError("users, items and features must be 1 or more")
     budget = Budget(epsilon, delta)
     expected = expected_excess_loss(users, items, features, budget)
     split = shares(users, features, budget, is_regression=False)

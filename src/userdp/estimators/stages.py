@@ -195,7 +195,8 @@ def private_centre(
         name = "location" if levels == 1 else f"location, level {levels - level}"
         found = private_counts(votes, _LOCATION_BINS, location_mu / math.sqrt(levels), name, noise)
         places = found.places(_MEAN_SPREAD, near_zero)
-        centre = centre + width * places.place
+        # Seen from afar all users share a bin, and between bins there is only noise.
+        centre = centre + width * (np.rint(places.place) if level else places.place)
         certain &= (places.certainty >= _CERTAIN) & (places.support >= _SUPPORTED)
         events.append(found.event)
     if centre_mu:

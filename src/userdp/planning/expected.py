@@ -25,7 +25,7 @@ _CURVATURE, _CONSTANT_LOSES = 0.2066, 0.1047
 _START_CURVATURE, _SIGNAL = 0.25, 2.5
 
 
-def expected_excess_loss(n_users: int, items_per_user: float, n_features: int, budget: Budget) -> float:
+def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, budget: Budget) -> float:
     """Return the expected excess logistic loss of the default fit; read no data.
 
     Examples
@@ -34,6 +34,9 @@ def expected_excess_loss(n_users: int, items_per_user: float, n_features: int, b
     >>> 0.001 < few < 0.1, many < 1e-4
     (True, True)
     """
+    for name, value in (("users", n_users), ("items", items_per_user), ("features", n_features)):
+        if not value >= 1:
+            raise InvalidInputError(f"{name} must be an integer >= 1, got {value!r}")
     split = shares(n_users, n_features, budget, is_regression=False)
     base_rate = min(1 / (8 * _START_CURVATURE * (n_users * split.base_rate) ** 2), 0.25)
     if not split.scale:
@@ -51,7 +54,7 @@ def expected_excess_loss(n_users: int, items_per_user: float, n_features: int, b
     return min(private, _CONSTANT_LOSES + base_rate + private / 2) + k / (2 * n_users * items_per_user)
 
 
-def users_for(target: float, items_per_user: float, n_features: int, budget: Budget) -> int:
+def users_for(target: float, items_per_user: int, n_features: int, budget: Budget) -> int:
     """Return how many users an expected excess loss of ``target`` needs, within 2%.
 
     Examples

@@ -73,14 +73,14 @@ def shares(
     --------
     >>> split = shares(2_000, 20, Budget(1.0, 1e-6), is_regression=False)
     >>> round(split.effective_users), round((split.scale / split.mu) ** 2, 2)
-    (473, 0.1)
+    (473, 0.03)
     """
     mu = mu_beside((), budget.epsilon, budget.delta)
     N = n_users * mu_from_budget(budget.epsilon, budget.delta)
     numbers = n_features - n_booleans
     root_d = math.sqrt(numbers)
     votes = math.sqrt(2 * (numbers + (n_booleans > 0)))
-    levels = 3 if numbers and N / root_d >= 60 else 1
+    levels = 3 if numbers and N / root_d >= 80 else 1
     location_votes = math.sqrt(2 * numbers * levels)
 
     def share(low: float, users_needed: float, high: float) -> float:
