@@ -182,6 +182,16 @@ def test_columns_are_found_far_from_zero(offset):
     assert near.found.all() == (abs(offset) < 256)
 
 
+def test_zooming_in_does_not_lose_columns_near_zero():
+    """Noise between coarse bins must not send the finest level far away."""
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        means = rng.normal(0.0, 1.6, size=(300, 10))
+        centre, _ = stages.private_centre(means, 0.5, 0.1, 3, SeededNoise(seed))
+        assert np.abs(centre.place[centre.found]).max() < 2
+        assert centre.found.mean() > 0.8
+
+
 def test_a_column_that_cannot_be_found_is_left_out():
     rng = np.random.default_rng(0)
     scattered, _ = stages.private_centre(rng.uniform(-60, 60, size=(300, 1)), 0.2, 0.2, 1, SeededNoise(0))
