@@ -290,6 +290,20 @@ def test_what_votes_find_depends_on_votes_alone():
     assert found[0] == found[1]
 
 
+def test_a_column_without_a_place_does_not_spoil_the_others():
+    rng = np.random.default_rng(0)
+    users = ragged(
+        *(
+            np.column_stack([rng.normal(size=6), rng.uniform(20, 250) + 0.1 * rng.normal(size=6)])
+            for _ in range(2_000)
+        )
+    )
+    split = shares(users.n_users, 2, Budget(1.0, 1e-6), is_regression=False)
+    columns, _ = _standardize(users, split, np.zeros(2, dtype=bool), SeededNoise(0))
+    assert columns.scale[1] == np.inf
+    assert columns.scale[0] == pytest.approx(1.0, rel=0.3)
+
+
 @pytest.mark.parametrize("n", [50, 3_000])
 def test_booleans_share_one_vote(n):
     rng = np.random.default_rng(0)

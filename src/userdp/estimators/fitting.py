@@ -247,7 +247,8 @@ def _standardize(
         located, more = private_centre(
             numbers.means() / unit, split.location, split.centre, split.location_levels, noise
         )
-        unit, place, events = np.where(located.found, unit, np.inf), located.place, (*events, *more)
+        unit, events = np.where(located.found, unit, np.inf), (*events, *more)
+        place = np.where(located.found, located.place, 0.0)
     spread = np.ones(numbers.n_features)
     if split.second_moment:
         squares = np.clip(numbers.rows / unit - place, -BOUND, BOUND) ** 2
