@@ -12,6 +12,7 @@ from userdp.audit.sessions import session_law
 from userdp.audit.target import Target, at_least
 from userdp.errors import NotConcentratedError
 from userdp.means import ConcentratedMean
+from userdp.means.certified import CertifiedMean
 from userdp.means.interface import CalibratedMean
 from userdp.means.paper import users_needed
 from userdp.mechanisms import NoiseSource, SeededNoise
@@ -64,7 +65,8 @@ def deferred(budget: Budget, n_users: int, rounds: int, *, cost: int) -> Target:
 def one_sided(budget: Budget, n_users: int, rounds: int, *, cost: int) -> Target:
     """Attack the one-sided gate: one user on either side of its threshold."""
     calibrated = ConcentratedMean(1.0, gate="one-sided").calibrate(n_users, 1, budget, rounds)
-    setting = calibrated.setting  # type: ignore[attr-defined]
+    assert isinstance(calibrated, CertifiedMean)
+    setting = calibrated.setting
     assert isinstance(setting, OneSidedSetting)
     pairs = [
         switching(n_users, rounds, min(setting.threshold + k, n_users - 1), setting.threshold + last)

@@ -33,7 +33,7 @@ from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.optimizers.rounds import Progress
-from userdp.planning.descent import AVERAGED_SHARE, clip_ratio, descent
+from userdp.planning.descent import AVERAGED_SHARE, LOG_ODDS_SIGNAL, TARGET_SIGNAL, clip_ratio, descent
 from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event, GaussianEvent
 from userdp.privacy.budget import Budget
@@ -44,8 +44,6 @@ from userdp.problems import L2Ball, Loss, Multinomial
 BOUND, TARGET_BOUND = 8.0, 100.0
 # What one unit of a boolean feature is, if nobody knows how many are true: the spread of one in seven.
 BOOLEAN_UNIT = 0.35
-# Squared norm of the coefficients of scaled features to expect: in log odds, and in units of the target.
-LOG_ODDS_SIGNAL, TARGET_SIGNAL = 2.5, 0.83
 HERE = LocalEngine()
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
 
+# Squared norm of the coefficients of scaled features to expect: in log odds, and in units of the target.
+LOG_ODDS_SIGNAL, TARGET_SIGNAL = 2.5, 0.83
 # The answer is the average of this last share of the iterates.
 AVERAGED_SHARE = 0.75
 # Users' gradient norms scatter by so many halves of a power of two (a log-normal law).

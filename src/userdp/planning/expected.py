@@ -16,13 +16,14 @@ import math
 import numpy as np
 
 from userdp.errors import InvalidInputError
-from userdp.planning.descent import AVERAGED_SHARE, Descent, clip_ratio, descent, share_kept
+from userdp.planning.descent import AVERAGED_SHARE, LOG_ODDS_SIGNAL, Descent, clip_ratio, descent, share_kept
 from userdp.planning.shares import shares
 from userdp.privacy.budget import Budget
 
 # Of log odds with the standard normal law: the mean of p (1 - p), and what the best constant loses.
 _CURVATURE, _CONSTANT_LOSES = 0.2066, 0.1047
-_START_CURVATURE, _SIGNAL = 0.25, 2.5
+# p (1 - p) at the start, where both classes are equally likely.
+_START_CURVATURE = 0.25
 
 
 def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, budget: Budget) -> float:
@@ -48,7 +49,7 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     typical = math.sqrt(k / (4 * items_per_user) + _CURVATURE**2)
     assumed, really = share_kept(ratio), min(1.0, ratio)
     noise = 2 * ratio * typical / (n_users * left)
-    chosen = descent(noise / assumed, k, curvature=_START_CURVATURE, signal=_SIGNAL, kept=assumed)
+    chosen = descent(noise / assumed, k, curvature=_START_CURVATURE, signal=LOG_ODDS_SIGNAL, kept=assumed)
     share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * chosen.ridge)
     private = _CURVATURE / 2 * (k * spread**2 + (1 - share) ** 2)
     return min(private, _CONSTANT_LOSES + base_rate + private / 2) + k / (2 * n_users * items_per_user)
