@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
+from userdp.engines.fused import layout_for
 from userdp.engines.groups import average, members, n_groups
-from userdp.engines.layout import Block, widths
+from userdp.engines.layout import Block, LaidOut, Packed, widths
 from userdp.engines.local import Objective, check_targets, gradients_of, n_parameters, without_ridge
 from userdp.engines.sources import Source, sources_of
 
@@ -50,8 +51,10 @@ class Shard:
         self, source: Source, loss: Objective, has_targets: bool, *, held: bool, group_size: int = 1
     ) -> None:
         self._source, self._held, self._group_size = source, held, group_size
-        self._gradients = gradients_of(loss, has_targets, jax.default_backend() == "gpu")
-        self._data: tuple[Block, ...] | None = None
+        on_gpu = jax.default_backend() == "gpu"
+        self._gradients = gradients_of(loss, has_targets, on_gpu)
+        self._lay_out = layout_for(loss, source.n_features, np.float32, on_gpu)
+        self._data: LaidOut | None = None
         self._is_real: BoolArray = np.zeros(0, bool)
         self._moment: Moment | None = None
         self._vectors: Array | None = None
@@ -82,8 +85,8 @@ class Shard:
             self._vectors, self._is_real, self._moment = _stacked(found), is_real, moment
         return self._vectors
 
-    def _load(self) -> tuple[Block, ...]:
-        data: tuple[Block, ...] = jax.tree.map(jnp.asarray, self._source.load())
+    def _load(self) -> LaidOut:
+        data: LaidOut = jax.tree.map(jnp.asarray, self._source.load(self._lay_out))
         if self._held:
             self._data = data
         return data
@@ -216,7 +219,7 @@ def as_they_are(vectors: Array) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def _block_gradients(gradients: Any, block: Block, theta: Array, key: Array) -> Array:
+def _block_gradients(gradients: Any, block: Block | Packed, theta: Array, key: Array) -> Array:
     found: Array = gradients((block,), theta, key)
     return found
 
