@@ -67,15 +67,17 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
             "target mean": (ball_units(1), 1),
         }
     expected |= {"feature scales": (one_vote * math.sqrt(d), 41 * d)}
-    expected |= {f"location, level {i}": (one_vote * math.sqrt(d), 257 * d) for i in (1, 2, 3)}
+    expected |= {"location": (one_vote * math.sqrt(d), 259 * d)}
     expected |= {"centre": (ball_units(d), d), "second moments": (ball_units(d), d)}
-    expected |= {"clip radius": (one_vote, 21)}
+    expected |= {"gradient norms": (one_vote, 21), "slopes": (ball_units(2), 2)}
+    expected |= {"pilot gradient": (ball_units(k), k)}
     expected |= {"clipped mean": (ball_units(k) * math.sqrt(rounds), rounds * k)}
 
-    spent = fitted.privacy.spent
+    spent, asked = fitted.privacy.spent, list(noise.asked)
+    asked.insert(-2, asked.pop())  # slopes are paid for ahead and drawn at the end
     assert [spend.name for spend in spent] == list(expected)
-    assert [size for _, size in noise.asked] == [size for _, size in expected.values()]
-    for spend, (scale, _), (sensitivity, _) in zip(spent, noise.asked, expected.values(), strict=True):
+    assert [size for _, size in asked] == [size for _, size in expected.values()]
+    for spend, (scale, _), (sensitivity, _) in zip(spent, asked, expected.values(), strict=True):
         assert spend.mu == pytest.approx(sensitivity / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
     assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in spent)))
     assert fitted.privacy.certified

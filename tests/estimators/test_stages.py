@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.estimators.tables import WILD, ragged, replaced
 from userdp.estimators import stages, votes
-from userdp.estimators.fitting import _boolean_unit, _standardize
-from userdp.estimators.rows import booleans_true, user_rates
+from userdp.estimators.rows import boolean_rates, user_rates
+from userdp.estimators.standardizing import standardize
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
@@ -148,54 +148,62 @@ def moved(one, two):
     return np.linalg.norm(one.counts - two.counts) * votes.COUNT_RESOLUTION / one.event.sensitivity
 
 
-@pytest.mark.parametrize("levels", [1, 3])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
 @pytest.mark.parametrize("first", [1e9, -1e9, 3.0, np.nan, np.inf])
-def test_location_and_centre_move_by_their_events(first, levels, all_counts, ball_sums, silent_noise):
-    """Level by level, at equal earlier answers: the rest agrees where it is, whoever the first user is."""
-    rest = np.random.default_rng(0).normal(size=(200, D))
+def test_location_and_centre_move_by_their_events(first, offset, all_counts, ball_sums, silent_noise):
+    """Look by look, at equal earlier answers: the rest agrees where it is, whoever the first user is."""
+    rest, looks = np.random.default_rng(0).normal(offset, 1.0, size=(200, D)), 1 if offset == 0 else 4
     with np.errstate(all="ignore"):
         for value in (first, 0.0):
             means = np.vstack([np.full(D, value), rest])
-            _, events = stages.private_centre(means, 30.0, 10.0, levels, silent_noise)
-    for one, two in zip(all_counts[:levels], all_counts[levels:], strict=True):
+            _, events = stages.private_centre(means, 30.0, 10.0, silent_noise)
+    for one, two in zip(all_counts[:looks], all_counts[looks:], strict=True):
         assert moved(one, two) <= 1
     (one, event), (two, _) = ball_sums
     assert np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
-    assert [event.name for event in events[:-1]] == [found.event.name for found in all_counts[:levels]]
-    assert math.sqrt(sum(event.mu**2 for event in events[:-1])) == pytest.approx(30.0)
+    assert events[:-1] == tuple(found.event for found in all_counts[:looks])
+    assert [event.mu for event in events[:-1]] == pytest.approx([30.0] * looks)
 
 
 def test_a_place_far_away_attains_the_sensitivity(all_counts, silent_noise):
     rest = np.zeros((200, D))
     for first in (4.0, -20.0):
-        stages.private_centre(np.vstack([np.full(D, first), rest]), 30.0, 0.0, 1, silent_noise)
+        stages.private_centre(np.vstack([np.full(D, first), rest]), 30.0, 0.0, silent_noise)
     assert moved(*all_counts) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("offset", [0.0, -5.0, 190.0, 3_000.0, 2e6])
+@pytest.mark.parametrize("offset", [0.0, -5.0, 190.0, 3_000.0, -2e6])
 def test_columns_are_found_far_from_zero(offset):
-    """Within half a unit; one level sees 256 units to either side, three four million."""
-    means = np.random.default_rng(0).normal(offset, 0.8, size=(2_000, 2))
-    centre, _ = stages.private_centre(means, 0.1, 0.05, 3, SeededNoise(0))
+    """Within half a unit; only what lies beyond the first look's 256 units pays for more looks, by its columns."""
+    means = np.random.default_rng(0).normal([0.0, offset], 0.8, size=(2_000, 2))
+    centre, events = stages.private_centre(means, 0.1, 0.05, SeededNoise(0))
     assert centre.found.all()
-    assert centre.place == pytest.approx([offset, offset], abs=0.5)
-    near, _ = stages.private_centre(means, 0.1, 0.05, 1, SeededNoise(0))
-    assert near.found.all() == (abs(offset) < 256)
+    assert centre.place == pytest.approx([0.0, offset], abs=0.5)
+    zooms = [event.mu for event in events if "zoom" in event.name]
+    assert zooms == pytest.approx([] if abs(offset) < 256 else [0.1 / math.sqrt(2)] * 3)
 
 
-def test_zooming_in_does_not_lose_columns_near_zero():
-    """Noise between coarse bins must not send the finest level far away."""
+def test_noise_is_not_a_place():
+    """Columns beyond every look, or with votes of nobody: the largest noise must not be taken for a place."""
+    for value in (1e9, np.nan):
+        means = np.full((500, 6), value)
+        found = [stages.private_centre(means, 0.05, 0.0, SeededNoise(seed))[0].found for seed in range(20)]
+        assert np.mean(found) < 0.05
+
+
+def test_a_column_in_which_users_differ_is_as_wide_as_they_do():
+    """Users far apart, each with rows close together: found, and its unit is what users differ by."""
     rng = np.random.default_rng(0)
-    for seed in range(20):
-        means = rng.normal(0.0, 1.6, size=(200, 10))
-        centre, _ = stages.private_centre(means, 0.36, 0.1, 3, SeededNoise(seed))
-        assert np.abs(centre.place).max() < 3
-        assert centre.found.all()
+    means = rng.normal(30.0, [0.5, 6.0, 20.0], size=(3_000, 3))
+    centre, _ = stages.private_centre(means, 0.1, 0.0, SeededNoise(0))
+    assert centre.found.all()
+    assert centre.spread == pytest.approx([1.0, 5.0, 20.0])
+    assert (np.abs(centre.place - 30) < [0.5, 3.0, 10.0]).all()
 
 
 def test_a_column_that_cannot_be_found_is_left_out():
     rng = np.random.default_rng(0)
-    scattered, _ = stages.private_centre(rng.uniform(-60, 60, size=(300, 1)), 0.2, 0.2, 1, SeededNoise(0))
+    scattered, _ = stages.private_centre(rng.uniform(-250, 250, size=(300, 1)), 0.2, 0.2, SeededNoise(0))
     assert not scattered.found.any()
 
 
@@ -267,12 +275,12 @@ def test_standardizing_finds_centre_and_spread():
     rng = np.random.default_rng(0)
     users = ragged(*(rng.normal([1.0, -0.5, 0.0], [1.0, 2.0, 0.5], size=(4, 3)) for _ in range(3_000)))
     split = shares(users.n_users, 3, Budget(3.0, 1e-6), is_regression=True)
-    columns, events = _standardize(users, split, np.zeros(3, dtype=bool), SeededNoise(0))
+    columns, events = standardize(users, split, np.zeros(3, dtype=bool), SeededNoise(0))
     assert columns.centre == pytest.approx([1.0, -0.5, 0.0], abs=0.2)
     assert columns.scale == pytest.approx([1.0, 2.0, 0.5], rel=0.35)
     assert [event.name for event in events] == [
         "feature scales",
-        *(f"location, level {level}" for level in (1, 2, 3)),
+        "location",
         "centre",
         "second moments",
     ]
@@ -285,9 +293,9 @@ def test_what_votes_find_depends_on_votes_alone():
     found = []
     for factor in (1.0, 1.4):
         numbers = ragged(*(np.array([[0.0], [factor * step[0]]]) for step in steps))
-        scale, true, _ = stages.private_feature_scale(numbers, factor * steps, False, 0.3, SeededNoise(1))
-        centre, _ = stages.private_centre(0.5 * factor * steps, 0.3, 0.0, 1, SeededNoise(1))
-        found.append((scale.magnitude.tolist(), true, centre.place.tolist()))
+        scale, norm, _ = stages.private_feature_scale(numbers, factor * steps, False, 0.3, SeededNoise(1))
+        centre, _ = stages.private_centre(0.5 * factor * steps, 0.3, 0.0, SeededNoise(1))
+        found.append((scale.magnitude.tolist(), norm, centre.place.tolist()))
     assert found[0] == found[1]
 
 
@@ -300,36 +308,49 @@ def test_a_column_without_a_place_does_not_spoil_the_others():
         )
     )
     split = shares(users.n_users, 2, Budget(1.0, 1e-6), is_regression=False)
-    columns, _ = _standardize(users, split, np.zeros(2, dtype=bool), SeededNoise(0))
+    columns, _ = standardize(users, split, np.zeros(2, dtype=bool), SeededNoise(0))
     assert columns.scale[1] == np.inf
     assert columns.scale[0] == pytest.approx(1.0, rel=0.3)
 
 
+def test_rates_of_booleans_move_by_their_event(ball_sums, silent_noise):
+    rest = np.zeros((8, D))
+    for first in (np.ones(D), -np.ones(D), np.full(D, np.nan)):
+        stages.private_rates(np.vstack([first, rest]), 0.5, 0.5, silent_noise)
+    moves = [
+        np.linalg.norm(one - two) / event.sensitivity for one, event in ball_sums for two, _ in ball_sums
+    ]
+    assert 0.998 < max(moves) <= 1 + 1e-9
+
+
+def test_a_unit_of_a_boolean_is_its_spread_and_no_finer_than_the_noise():
+    rng = np.random.default_rng(0)
+    rates = rng.binomial(10, [0.5, 0.2, 0.001, 0.001], size=(2_000, 4)) / 10
+    often, units, event = stages.private_rates(rates, 0.55, 0.05, SeededNoise(0))
+    noise = event.scale * Lattice.fine_enough(1.5 * 0.55, 2_000, 4).step / 2_000
+    assert often == pytest.approx([0.5, 0.2, 0.0, 0.0], abs=4 * noise)
+    assert units[:2] == pytest.approx([0.5, 0.4], abs=0.03)
+    assert (units[2:] >= np.sqrt(noise * (1 - noise)) * (1 - 1e-9)).all()
+
+
 @pytest.mark.parametrize("n", [50, 3_000])
-def test_booleans_share_one_vote(n):
+def test_booleans_alone_cost_one_vote_and_a_mean(n):
     rng = np.random.default_rng(0)
     users = ragged(*(rng.random((4, 16)) < 0.0625 for _ in range(n)))
-    split = shares(n, 16, Budget(0.3, 1e-6), is_regression=False, n_booleans=16)
-    columns, events = _standardize(users, split, np.ones(16, dtype=bool), SeededNoise(0))
+    split = shares(n, 16, Budget(0.3 if n == 50 else 3.0, 1e-6), is_regression=False, n_booleans=16)
+    columns, events = standardize(users, split, np.ones(16, dtype=bool), SeededNoise(0))
     expected = 0.0 if n == 50 else 0.0625  # 50 users are too few to know
-    assert columns.centre == pytest.approx(np.full(16, expected), rel=0.4)
+    assert columns.centre.mean() == pytest.approx(expected, rel=0.2)
     assert np.isfinite(columns.scale).all()
-    assert [event.coordinates for event in events] == ([] if n == 50 else [len(votes.POWERS)])
+    assert [event.coordinates for event in events] == ([] if n == 50 else [len(votes.POWERS), 16])
 
 
-def test_counts_of_true_booleans():
+def test_rates_of_a_user_s_booleans():
     users = ragged([[1.0, 0.0, 1.0, 9.0], [0.0, 0.0, 1.0, 9.0]], [[np.nan, np.nan, np.nan, np.nan]])
-    counts = booleans_true(users, np.array([True, True, True, False]))
-    assert counts[0].tolist() == [1.5]
-    assert np.isnan(counts[1]).all()
-    assert booleans_true(users, np.zeros(4, dtype=bool)).shape == (2, 0)
-
-
-def test_booleans_get_more_weight_with_more_users():
-    units = [_boolean_unit(0.1, 50, users) for users in (5.0, 50.0, 5_000.0)]
-    assert units == sorted(units, reverse=True)
-    assert units[-1] == pytest.approx(1.2 * 0.3)
-    assert _boolean_unit(0.1, 1, 5.0) == units[-1]
+    rates = boolean_rates(users, np.array([True, True, True, False]))
+    assert rates[0].tolist() == [0.5, 0.0, 1.0]
+    assert np.isnan(rates[1]).all()
+    assert boolean_rates(users, np.zeros(4, dtype=bool)).shape == (2, 0)
 
 
 TARGETS = [0.0, 1.0, -1e9, 2.0**45, np.nan, np.inf, 5e-324]
@@ -348,12 +369,6 @@ def test_targets_move_by_their_events(first, all_counts, ball_sums, silent_noise
     assert moved(location, other_location) <= 1
     (one, event), (two, _) = ball_sums
     assert np.linalg.norm(one - two) / event.sensitivity <= 1 + 1e-9
-
-
-def test_a_vote_for_another_place_attains_the_sensitivity(all_counts, silent_noise):
-    for first in (-2.0, 5.0):
-        stages.private_clip(np.array([2.0**first, 1.0, 1.0]), 4, 1.0, 1.0, silent_noise)
-    assert moved(*all_counts) == pytest.approx(1)
 
 
 def test_a_unit_that_is_a_guess_is_taken_as_tiny():
@@ -375,18 +390,3 @@ def test_targets_are_found_wherever_they_are(offset, unit):
     assert target.middle == pytest.approx(offset * unit, abs=0.2 * spread * unit)
     assert 0.4 < target.unit / (spread * unit) < 2.5
     assert [event.name for event in events] == ["target scale", "target location", "target mean"]
-
-
-@pytest.mark.parametrize("typical", [0.05, 0.7, 3.0])
-@pytest.mark.parametrize("ratio", [0.2, 1.0, 3.0])
-def test_a_clip_radius_is_a_multiple_of_the_typical_norm(typical, ratio):
-    rng = np.random.default_rng(0)
-    norms = typical * rng.lognormal(0, 0.5, size=3_000)
-    clip, _ = stages.private_clip(norms, 4, ratio, 0.1, SeededNoise(0))
-    assert clip.radius == pytest.approx(ratio * typical, rel=0.25)
-    assert clip.kept == pytest.approx(np.minimum(1, clip.radius / norms).mean(), abs=0.1)
-
-
-def test_without_evidence_a_clip_radius_is_the_expected_one():
-    clip, _ = stages.private_clip(np.full(20, np.nan), 16, 1.0, 1e-3, SeededNoise(0))
-    assert 0.2 < clip.radius < 5

@@ -5,7 +5,6 @@ import pytest
 
 import userdp
 from userdp.errors import InvalidInputError
-from userdp.planning.descent import clip_ratio, descent, share_kept
 from userdp.planning.expected import expected_excess_loss, users_for
 from userdp.privacy import Budget
 
@@ -46,20 +45,3 @@ def test_too_few_users_get_a_base_rate():
 def test_targets_are_positive(target):
     with pytest.raises(InvalidInputError, match="target error must be positive"):
         users_for(target, 20, 10, BUDGET)
-
-
-def test_gradients_are_clipped_less_with_more_users_a_coefficient():
-    ratios = [clip_ratio(n, 10) for n in (1, 30, 300, 3_000, 10**6)]
-    assert ratios == [0.1, 0.1, 1.0, 3.0, 3.0]
-    kept = [share_kept(ratio) for ratio in (0.1, 1.0, 3.0)]
-    assert kept == sorted(kept)
-    norms = np.random.default_rng(0).lognormal(0, 0.75 * np.log(2), size=100_000)
-    assert kept == pytest.approx([np.minimum(1, ratio / norms).mean() for ratio in (0.1, 1.0, 3.0)], abs=0.01)
-
-
-def test_less_noise_means_longer_descent_and_a_smaller_ridge():
-    noisy, quiet = (descent(s, 20, curvature=0.25, signal=2.5, kept=0.8) for s in (0.05, 0.001))
-    assert quiet.rounds > noisy.rounds
-    assert quiet.ridge < noisy.ridge
-    assert quiet.noise_std < noisy.noise_std
-    assert descent(0.05, 20, curvature=0.25, signal=2.5, kept=0.8, rounds=7).rounds == 7

@@ -8,7 +8,7 @@ With ``userdp[fast]`` larger users have a faster kernel (:mod:`userdp.engines.fu
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -51,15 +51,16 @@ class GradientOracle:
         The users, an argument of :attr:`user_gradients` so that a compiled loop does not copy them.
     user_gradients : callable
         ``(data, theta, key) -> (n_users, d)``, a NaN row for a null user; traceable by JAX.
-    ridge, ridge_centre : float, array
-        A public (ridge/2)|theta - ridge_centre|^2, whose gradient needs no privacy; the origin by default.
+    ridge, ridge_centre : float or array, array
+        A public (ridge/2)|theta - ridge_centre|^2, whose gradient needs no privacy; the origin by default. An array
+        has a ridge for each coordinate.
     n_users, dimension : int
         Shape of an answer.
     """
 
     data: Any
     user_gradients: UserGradients
-    ridge: float
+    ridge: float | FloatArray
     n_users: int
     dimension: int
     ridge_centre: FloatArray | None = None
@@ -70,15 +71,30 @@ class GradientOracle:
             gradients = jax.jit(self.user_gradients)(self.data, jnp.asarray(theta), jax.random.key(0))
             return np.asarray(gradients, dtype=np.float64)
 
-    def norms(self, theta: FloatArray) -> FloatArray:
-        """Return the norms of the users' gradients at one point; private."""
-        return norms_of(self.evaluate(theta))
+    def ask(self, theta: FloatArray, question: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Ask ``question(gradients, *arguments)`` of the users' gradients at one point, all at once; private."""
+        return [question(self.evaluate(theta), *arguments)]
+
+    def weighted(self, weights: FloatArray) -> "GradientOracle":
+        """Return the same users in coordinates theta/weights, where a gradient is that many times larger.
+
+        Powers of two change no bit but those of the exponents.
+        """
+        user_gradients = weighted(self.user_gradients)
+        return replace(self, data=(self.data, weights), user_gradients=user_gradients)
 
 
-def norms_of(vectors: FloatArray) -> FloatArray:
-    """Return each vector's norm, bit for bit a function of that vector."""
-    norms: FloatArray = np.linalg.norm(vectors, axis=1)
-    return norms
+@lru_cache(maxsize=64)
+def weighted(user_gradients: UserGradients) -> UserGradients:
+    """Return the gradients in weighted coordinates of ``(data, weights)``; one function per loss."""
+
+    def of_weighted(data: Any, theta: Array, key: Array) -> Array:
+        users, weights = data
+        found = user_gradients(users, theta * weights, key)
+        weighed: Array = found * weights.astype(found.dtype)
+        return weighed
+
+    return of_weighted
 
 
 def local_oracle(

@@ -6,7 +6,7 @@ are as private as its users.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -20,13 +20,14 @@ from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.engines.fused import layout_for
 from userdp.engines.groups import average, members, n_groups
-from userdp.engines.layout import Block, LaidOut, Packed, widths
+from userdp.engines.layout import LaidOut, widths
 from userdp.engines.local import (
     Objective,
+    UserGradients,
     check_targets,
     gradients_of,
     n_parameters,
-    norms_of,
+    weighted,
     without_ridge,
 )
 from userdp.engines.sources import Source, sources_of
@@ -36,10 +37,25 @@ Question: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the users' gradients are asked for: theta, and the key of this round's random smoothing."""
+    """Where the users' gradients are asked for: theta, and the key of this round's random smoothing.
+
+    With ``weights``, theta is in coordinates divided by them, and a gradient is that many times larger.
+    """
 
     theta: FloatArray
     key: NDArray[np.uint32]
+    weights: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """A question that is answered by NumPy, and sees nobody but the shard's users."""
+
+    question: Question
+
+    def __call__(self, vectors: FloatArray, *arguments: Any) -> Any:
+        """Answer it."""
+        return self.question(vectors, *arguments)
 
 
 class Shard:
@@ -73,8 +89,9 @@ class Shard:
         """
         with jax.enable_x64(True):
             vectors = self._vectors_at(moment)
-            if question in (as_they_are, norms_of):
-                return question(np.asarray(vectors, np.float64)[: len(self._is_real)][self._is_real])
+            if isinstance(question, OnHost):
+                real = np.asarray(vectors, np.float64)[: len(self._is_real)][self._is_real]
+                return question(real, *arguments)
             return jax.tree.map(np.asarray, _evaluate(question, vectors, *arguments))
 
     def _vectors_at(self, moment: Moment) -> Array:
@@ -82,7 +99,9 @@ class Shard:
             data = self._load() if self._data is None else self._data
             key = jax.random.wrap_key_data(jnp.asarray(moment.key))
             theta = jnp.asarray(moment.theta)
-            found = [np.asarray(_block_gradients(self._gradients, block, theta, key)) for block in data]
+            found = [
+                np.asarray(self._block_gradients((block,), theta, key, moment.weights)) for block in data
+            ]
             is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in data])
             if self._group_size > 1:
                 groups = members(data, self._group_size)
@@ -90,6 +109,14 @@ class Shard:
                 is_real = np.ones(len(groups), bool)
             self._vectors, self._is_real, self._moment = _stacked(found), is_real, moment
         return self._vectors
+
+    def _block_gradients(self, block: LaidOut, theta: Array, key: Array, weights: FloatArray | None) -> Array:
+        gradients: UserGradients = self._gradients
+        data: Any = block
+        if weights is not None:
+            gradients, data = weighted(gradients), (block, weights)
+        found: Array = _compiled(gradients, data, theta, key)
+        return found
 
     def _load(self) -> LaidOut:
         data: LaidOut = jax.tree.map(jnp.asarray, self._source.load(self._lay_out))
@@ -144,34 +171,41 @@ class ShardedOracle:
     ----------
     workers : Workers
         Who answers.
-    ridge, ridge_centre : float, array
+    ridge, ridge_centre : float or array, array
         A public (ridge/2)|theta - ridge_centre|^2, as in :class:`~userdp.engines.GradientOracle`.
+    weights : array, optional
+        Of the coordinates.
     n_users, dimension : int
         All shards' users, and coordinates of theta.
     """
 
     workers: Workers
-    ridge: float
+    ridge: float | FloatArray
     n_users: int
     dimension: int
     ridge_centre: FloatArray | None = None
+    weights: FloatArray | None = None
 
     def at(self, theta: FloatArray, key: NDArray[np.uint32]) -> AtMoment:
         """Return the users' gradients at one point, to be asked about."""
-        return AtMoment(self.workers, Moment(theta, key))
+        return AtMoment(self.workers, Moment(theta, key, self.weights))
 
     def evaluate(self, theta: FloatArray) -> FloatArray:
         """Return all users' gradients at one point, shard after shard; private."""
-        return np.concatenate(self._at(theta).ask(as_they_are))
+        return np.concatenate(self.ask(theta, as_they_are))
 
-    def norms(self, theta: FloatArray) -> FloatArray:
-        """Return the norms of all users' gradients at one point, and nothing else of them; private."""
-        return np.concatenate(self._at(theta).ask(norms_of))
+    def ask(self, theta: FloatArray, question: Question, *arguments: Any) -> list[Any]:
+        """Ask ``question(gradients, *arguments)`` of each shard's users' gradients at one point; private.
 
-    def _at(self, theta: FloatArray) -> AtMoment:
+        Nothing but the answers travels.
+        """
         with jax.enable_x64(True):
             key = np.asarray(jax.random.key_data(jax.random.key(0)))
-        return self.at(np.asarray(theta, np.float64), key)
+        return self.at(np.asarray(theta, np.float64), key).ask(OnHost(question), *arguments)
+
+    def weighted(self, weights: FloatArray) -> "ShardedOracle":
+        """Return the same users in coordinates theta/weights, as in :class:`~userdp.engines.GradientOracle`."""
+        return replace(self, weights=weights)
 
 
 def sharded_oracle(
@@ -232,8 +266,8 @@ def as_they_are(vectors: FloatArray) -> FloatArray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _block_gradients(gradients: Any, block: Block | Packed, theta: Array, key: Array) -> Array:
-    found: Array = gradients((block,), theta, key)
+def _compiled(gradients: Any, data: Any, theta: Array, key: Array) -> Array:
+    found: Array = gradients(data, theta, key)
     return found
 
 
@@ -250,4 +284,6 @@ def _is_same(one: Moment | None, other: Moment) -> bool:
         one is not None
         and one.theta.tobytes() == other.theta.tobytes()
         and one.key.tobytes() == other.key.tobytes()
+        and (None if one.weights is None else one.weights.tobytes())
+        == (None if other.weights is None else other.weights.tobytes())
     )

@@ -9,7 +9,7 @@ from userdp.data.users import Users
 from userdp.estimators.stages import Target
 
 # Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
-BOUND, TARGET_BOUND = 8.0, 100.0
+BOUND, TARGET_BOUND = 16.0, 100.0
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,11 @@ def user_rates(users: Users, n_classes: int) -> FloatArray:
     return np.where(users.usable()[:, None], rates, np.nan)
 
 
-def booleans_true(users: Users, booleans: BoolArray) -> FloatArray:
-    """How many booleans of a row are true, each user's mean; no column where there are none."""
-    if not booleans.any():
-        return np.empty((users.n_users, 0))
-    counts = (users.rows[:, booleans] > 0).sum(axis=1, keepdims=True).astype(np.float64)
-    counts[np.isnan(users.rows[:, 0])] = np.nan
-    return replace(users, rows=counts, targets=None).means()
+def boolean_rates(users: Users, booleans: BoolArray) -> FloatArray:
+    """How often each boolean is true among each user's rows; NaN for a null user."""
+    rates = replace(users, rows=(users.rows[:, booleans] > 0).astype(np.float64), targets=None).means()
+    null = np.isnan(users.rows[users.offsets[:-1], :1])
+    return np.where(null, np.nan, rates)
 
 
 def means_in_units(users: Users, unit: FloatArray) -> FloatArray:

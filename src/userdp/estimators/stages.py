@@ -5,6 +5,7 @@ accounting, and everything after is post-processing. Proofs: ``docs/proofs/stage
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +17,8 @@ from userdp.data.users import Users
 from userdp.estimators.per_user import Vectors, in_parts, mapped, per_user
 from userdp.estimators.votes import (
     POWERS,
+    NoisyCounts,
+    Places,
     near_zero,
     nearest_powers_of_four,
     private_counts,
@@ -24,26 +27,26 @@ from userdp.estimators.votes import (
 from userdp.means.clipped import clip_to_lattice_ball
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
-from userdp.planning.descent import NORM_SPREAD, share_kept
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
 # How users' own magnitudes of one column scatter around their typical one, in powers of four, and their means around
 # the common one, in bins.
-_POWER_SPREAD, _MEAN_SPREAD = 0.65, 0.6
+_POWER_SPREAD, _MEAN_SPREADS = (0.65,), (0.6, 2.5, 10.0)
 # Deviations from a user's first row are sqrt(2) standard deviations; a unit is a little less than one.
 _UNIT = 0.6
 # Below this posterior probability a magnitude or a place is a guess.
 _CERTAIN = 0.7
-# A place that so few of the users voted for is not that of the column.
-_SUPPORTED = 0.25
+# A place that fewer of the users voted for is not that of the column, nor one with less evidence.
+_SUPPORTED, _EVIDENT = 0.25, 2.0
 # A target's unit is 1.2 magnitudes; its middle is looked for so many units from zero.
-_TARGET_UNIT, _TARGET_SPREAD = 1.2 * _UNIT, 0.7
+_TARGET_UNIT, _TARGET_SPREADS = 1.2 * _UNIT, (0.7, 2.5)
 _TARGET_BINS = np.arange(-32, 33)
-# Features are located among so many bins of two magnitudes; with more levels, each zooms out by ZOOM.
-_LOCATION_BINS = np.arange(-128, 129)
-_LOCATION_WIDTH, ZOOM = 2.0, 128.0
-# Gradients' norms lie between these halves of a power of two.
-_RADIUS_BINS = np.arange(-16, 5)
+# Features are located among bins of two units, the outermost for whatever lies beyond; one that lies there is looked
+# for from afar, each look ZOOM times nearer.
+_REACH, _LOCATION_WIDTH, ZOOM, _LOOKS = 128, 2.0, 128.0, 3
+_LOCATION_BINS = np.arange(-_REACH - 1, _REACH + 2)
+# A boolean that is true less often than the noise can tell gets the unit of one that is true so often.
+_RATE_RADIUS = 1.5
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Centre:
-    """Private locations of columns, and which could be found."""
+    """Private locations of columns, which could be found, and how widely users' means scatter there: a unit or more."""
 
     place: FloatArray
+    spread: FloatArray
     found: BoolArray
 
 
@@ -68,14 +72,6 @@ class Target:
 
     middle: float
     unit: float
-
-
-@dataclass(frozen=True)
-class Clip:
-    """A clip radius, and about how much of the mean gradient survives clipping there."""
-
-    radius: float
-    kept: float
 
 
 @dataclass(frozen=True)
@@ -94,13 +90,34 @@ def private_mean_in_ball(
 
     **Guarantee**: the event's; sensitivity 2 radius/n (``docs/proofs/clipped_mean.md``).
     """
-    n, d = vectors.shape
-    lattice = Lattice.fine_enough(radius, n, d)
+
+    def total(lattice: Lattice) -> IntArray:
+        sums = [clip_to_lattice_ball(some, centre, lattice).sum(axis=0) for some in in_parts(vectors)]
+        added: IntArray = np.sum(sums, axis=0)
+        return added
+
+    return ball_mean(total, centre, radius, vectors.shape[0], mu, name, noise)
+
+
+def ball_mean(
+    total: Callable[[Lattice], IntArray],
+    centre: FloatArray,
+    radius: float,
+    n_users: int,
+    mu: float,
+    name: str,
+    noise: NoiseSource,
+) -> BallMean:
+    """Add noise to the sum of users' offsets from the centre of a ball, whoever computes it; return their mean.
+
+    **Guarantee**: the event's, if every user adds an offset of norm at most ``radius`` on the lattice.
+    """
+    d = len(centre)
+    lattice = Lattice.fine_enough(radius, n_users, d)
     sensitivity = 2.0 * lattice.radius_units
     event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
-    total = sum(clip_to_lattice_ball(some, centre, lattice).sum(axis=0) for some in in_parts(vectors))
-    noisy = total + noise.discrete_gaussian(event.scale, d)
-    step = lattice.step / n
+    noisy = total(lattice) + noise.discrete_gaussian(event.scale, d)
+    step = lattice.step / n_users
     return BallMean(centre + noisy * step, event.scale * step, event)
 
 
@@ -112,8 +129,11 @@ def private_scale(
     **Guarantee**: the event's.
     """
     found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, name, noise)
-    places = found.places(_POWER_SPREAD, usual_units, pooled=True)
-    return Scale(4.0**places.place, places.certainty >= _CERTAIN), found.event
+    is_alone = magnitudes.shape[1] == 1
+    places = found.places(_POWER_SPREAD, usual_units, pooled=not is_alone)
+    # Of several columns some are constant and have no magnitude; a lone one that is noise would be taken at its word.
+    is_evident = places.evidence >= _EVIDENT if is_alone else True
+    return Scale(4.0**places.place, (places.certainty >= _CERTAIN) & is_evident), found.event
 
 
 def user_magnitudes(users: Users, around_zero: bool = False) -> FloatArray:
@@ -140,22 +160,41 @@ def _rms_of_nonzero(rows: FloatArray, starts: IntArray) -> FloatArray:
 
 
 def private_feature_scale(
-    numbers: AnyUsers, booleans_true: Vectors, around_zero: bool, mu: float, noise: NoiseSource
+    numbers: AnyUsers, boolean_rates: Vectors, around_zero: bool, mu: float, noise: NoiseSource
 ) -> tuple[Scale, float | None, GaussianEvent]:
-    """Find the unit of every number, and how many booleans of a row are true, from one vote of each user for each.
+    """Find the unit of every number, and the typical norm of users' rates of the booleans, from one vote for each.
 
-    ``booleans_true`` has one column, every user's mean count, or none; the count is None where it is a guess.
+    ``boolean_rates`` has a column for each boolean, or none; the norm is None where it is a guess.
 
     **Guarantee**: the event's.
     """
+    d, has_booleans = numbers.n_features, boolean_rates.shape[1] > 0
     own = per_user(user_magnitudes, numbers, around_zero)
-    magnitudes = mapped(
-        lambda some, true: np.hstack([some, np.where(true > 0, true, np.nan)]), own, booleans_true
-    )
+    magnitudes = mapped(_with_norm, own, boolean_rates) if has_booleans else own
     scale, event = private_scale(magnitudes, mu, "feature scales", noise)
-    d = numbers.n_features
-    true = float(scale.magnitude[d]) if booleans_true.shape[1] and scale.kept[d] else None
-    return Scale(_UNIT * scale.magnitude[:d], scale.kept[:d]), true, event
+    norm = float(scale.magnitude[d]) if has_booleans and scale.kept[d] else None
+    return Scale(_UNIT * scale.magnitude[:d], scale.kept[:d]), norm, event
+
+
+def _with_norm(magnitudes: FloatArray, rates: FloatArray) -> FloatArray:
+    norms = np.sqrt((rates**2).sum(axis=1, keepdims=True))
+    return np.hstack([magnitudes, np.where(norms > 0, norms, np.nan)])
+
+
+def private_rates(
+    user_rates: Vectors, norm: float, mu: float, noise: NoiseSource
+) -> tuple[FloatArray, FloatArray, GaussianEvent]:
+    """How often each boolean is true, shrunk towards the average one; and one unit of each, a standard deviation.
+
+    A unit is no finer than the noise: a column that is hardly ever true is not blown up.
+
+    **Guarantee**: the event's.
+    """
+    d = user_rates.shape[1]
+    found = private_mean_in_ball(user_rates, np.zeros(d), _RATE_RADIUS * norm, mu, "boolean rates", noise)
+    rates = np.clip(_shrunk(found, 0.1 * found.noise_std), 0.0, 1.0)
+    told = np.clip(rates, min(found.noise_std, 0.3), 0.5)
+    return rates, np.sqrt(told * (1 - told)), found.event
 
 
 def private_target(
@@ -164,9 +203,9 @@ def private_target(
     """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 32 units of zero.
 
     The unit is 1.2 magnitudes. Users vote for the unit their mean lies in; the mean of all users is then taken in a
-    ball around the most likely place, and weighted against it by what is known of either. Without a share for
-    that the middle is zero. Where the unit is a guess it is taken as tiny: a model of noise in too large a unit is
-    worse than one that says nothing.
+    ball around the most likely place, and weighted against it by what is known of either. Where nothing is found the
+    middle is zero, and a unit that is a guess is taken as tiny: a model of noise in too large a unit is worse than one
+    that says nothing.
 
     **Guarantee**: the events'.
     """
@@ -176,43 +215,89 @@ def private_target(
         return Target(0.0, unit), (scale_event,)
     means = mapped(lambda some: some / unit, per_user(Users.means, users))
     found = private_counts(mapped(np.rint, means), _TARGET_BINS, location_mu, "target location", noise)
-    places = found.places(_TARGET_SPREAD, near_zero)
+    places = found.places(_TARGET_SPREADS, near_zero)
+    if not mean_mu:
+        middle = places.place if places.evidence[0] >= 0 else np.zeros(1)
+        return Target(float(middle[0]) * unit, unit), (scale_event, found.event)
     near = private_mean_in_ball(means, places.place, 1.5, mean_mu, "target mean", noise)
     middle = _weighted(places.place, places.variance + 0.05, near)
     return Target(float(middle[0]) * unit, unit), (scale_event, found.event, near.event)
 
 
 def private_centre(
-    user_means: Vectors, location_mu: float, centre_mu: float, levels: int, noise: NoiseSource
+    user_means: Vectors, location_mu: float, centre_mu: float, noise: NoiseSource
 ) -> tuple[Centre, tuple[GaussianEvent, ...]]:
-    """Locate the users' means (in units of their magnitude) by votes, then average them in a ball around there.
+    """Locate the users' means (in units) by votes, then average them in a ball around there.
 
-    Each of the ``levels`` zooms in on the place that the last one found; the first sees 256 ZOOM^(levels - 1)
-    magnitudes to either side. Without a share the ball is left out.
+    A first look sees 256 units to either side of zero. Columns of which most users lie beyond are looked for once
+    more, from so far that 4 million units are in sight; these looks are paid for only if there are such columns, which
+    the first one has released. Without a share the ball is left out.
 
     **Guarantee**: the events'.
     """
     d = user_means.shape[1]
-    centre, certain, events = np.zeros(d), np.ones(d, dtype=bool), []
-    for level in reversed(range(levels)):
-        width = _LOCATION_WIDTH * ZOOM**level
-        votes = mapped(partial(_nearest_bins, centre=centre, width=width), user_means)
-        name = "location" if levels == 1 else f"location, level {levels - level}"
-        found = private_counts(votes, _LOCATION_BINS, location_mu / math.sqrt(levels), name, noise)
-        places = found.places(_MEAN_SPREAD, near_zero)
-        # Seen from afar all users share a bin, and between bins there is only noise.
-        centre = centre + width * (np.rint(places.place) if level else places.place)
-        certain &= (places.certainty >= _CERTAIN) & (places.support >= _SUPPORTED)
-        events.append(found.event)
+    found = _look(user_means, np.zeros(d), _LOCATION_WIDTH, location_mu, "location", noise)
+    is_far = found.counts[:, [0, -1]].sum(axis=1) > found.n_users / 2
+    places, events = found.within(_REACH).places(_MEAN_SPREADS, near_zero), [found.event]
+    centre, variance = _LOCATION_WIDTH * places.place, places.variance
+    spread, certain = _units_wide(places), _is_certain(places)
+    if is_far.any():
+        far, more = _from_afar(
+            mapped(partial(_columns, chosen=is_far), user_means),
+            location_mu * math.sqrt(is_far.mean()),
+            noise,
+        )
+        centre[is_far], spread[is_far], certain[is_far] = far.place, far.spread, far.found
+        events.extend(more)
     if centre_mu:
         near = private_mean_in_ball(user_means, centre, math.sqrt(d) / 2, centre_mu, "centre", noise)
-        centre = _weighted(centre, width**2 * places.variance + 0.05, near)
+        centre = _weighted(centre, _LOCATION_WIDTH**2 * variance + 0.05, near)
         events.append(near.event)
-    return Centre(centre, certain), tuple(events)
+    return Centre(centre, spread, certain), tuple(events)
+
+
+def _from_afar(
+    user_means: Vectors, mu: float, noise: NoiseSource
+) -> tuple[Centre, tuple[GaussianEvent, ...]]:
+    """Zoom in on columns that lie far from zero; every look costs ``mu``."""
+    d = user_means.shape[1]
+    centre, certain, events = np.zeros(d), np.ones(d, dtype=bool), []
+    for look in reversed(range(_LOOKS)):
+        width = _LOCATION_WIDTH * ZOOM**look
+        found = _look(user_means, centre, width, mu, f"location, zoom {_LOOKS - look}", noise)
+        places = found.within(_REACH).places(_MEAN_SPREADS[:1] if look else _MEAN_SPREADS, near_zero)
+        # Seen from afar all users share a bin, and between bins there is only noise.
+        centre = centre + width * (np.rint(places.place) if look else places.place)
+        certain &= _is_certain(places)
+        events.append(found.event)
+    return Centre(centre, _units_wide(places), certain), tuple(events)
+
+
+def _look(
+    user_means: Vectors, centre: FloatArray, width: float, mu: float, name: str, noise: NoiseSource
+) -> NoisyCounts:
+    votes = mapped(partial(_nearest_bins, centre=centre, width=width), user_means)
+    return private_counts(votes, _LOCATION_BINS, mu, name, noise)
+
+
+def _is_certain(places: Places) -> BoolArray:
+    found: BoolArray = (
+        (places.certainty >= _CERTAIN) & (places.support >= _SUPPORTED) & (places.evidence >= _EVIDENT)
+    )
+    return found
+
+
+def _units_wide(places: Places) -> FloatArray:
+    """How widely users' means scatter, where that is more than a user's rows do."""
+    return np.where(places.width > _MEAN_SPREADS[0], _LOCATION_WIDTH * places.width, 1.0)
+
+
+def _columns(vectors: FloatArray, chosen: BoolArray) -> FloatArray:
+    return vectors[:, chosen]
 
 
 def _nearest_bins(values: FloatArray, centre: FloatArray, width: float) -> FloatArray:
-    return np.rint((values - centre) / width)
+    return np.clip(np.rint((values - centre) / width), -_REACH - 1, _REACH + 1)
 
 
 def _weighted(guess: FloatArray, variance: FloatArray, found: BallMean) -> FloatArray:
@@ -222,34 +307,21 @@ def _weighted(guess: FloatArray, variance: FloatArray, found: BallMean) -> Float
     return weighted
 
 
-def private_clip(
-    norms: FloatArray, dimension: int, ratio: float, mu: float, noise: NoiseSource
-) -> tuple[Clip, GaussianEvent]:
-    """Choose a clip radius: ``ratio`` times the median of a log-normal law fitted to noisy counts of the users' norms.
-
-    Where the counts say little, the norm of a typical gradient of scaled features, sqrt(dimension)/4, is assumed.
-
-    **Guarantee**: the event's; one user moves one norm.
-    """
-    unit = math.sqrt(dimension)
-    edges = unit * 2.0 ** (_RADIUS_BINS[:-1] / 2)
-    votes = np.where(np.isnan(norms), np.nan, _RADIUS_BINS[np.searchsorted(edges, norms)])[:, None]
-    found = private_counts(votes, _RADIUS_BINS, mu, "clip radius", noise)
-    places = found.places(NORM_SPREAD, lambda halves: -0.5 * ((halves / 2 + 2) / 1.5) ** 2)
-    median = unit * 2.0 ** ((float(places.place[0]) - 0.5) / 2)
-    return Clip(ratio * median, share_kept(ratio)), found.event
-
-
 def private_second_moment(
     user_squares: Vectors, mu: float, noise: NoiseSource
 ) -> tuple[FloatArray, GaussianEvent]:
     """Mean over users of their mean squares, between 1/16 and 16, shrunk towards the average feature."""
     d = user_squares.shape[1]
     found = private_mean_in_ball(user_squares, np.ones(d), math.sqrt(d), mu, "second moments", noise)
-    typical = max(float(found.value.mean()), 0.1)
-    signal = max(float(found.value.var()) - found.noise_std**2, 0.0) if d > 1 else 1.0
-    shrunk = typical + (found.value - typical) * signal / (signal + found.noise_std**2)
-    return np.clip(shrunk, 1 / 16, 16.0), found.event
+    return np.clip(_shrunk(found, 0.1), 1 / 16, 16.0), found.event
+
+
+def _shrunk(found: BallMean, least: float) -> FloatArray:
+    """Shrink a noisy vector towards its average coordinate, which is ``least`` or more."""
+    typical = max(float(found.value.mean()), least)
+    signal = max(float(found.value.var()) - found.noise_std**2, 0.0) if len(found.value) > 1 else 1.0
+    shrunk: FloatArray = typical + (found.value - typical) * signal / (signal + found.noise_std**2)
+    return shrunk
 
 
 def private_base_rate(user_rates: Vectors, mu: float, noise: NoiseSource) -> tuple[FloatArray, GaussianEvent]:

@@ -5,8 +5,8 @@ a user can do whatever their values are, so nobody has to know a range beforehan
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ POWERS = np.arange(-20, 21)
 _ABSTAINS = 10_000
 # Places are looked for between the bins, too.
 _STEP = 0.25
+# Fewer users than this share do not make a place.
+_LEAST_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -33,17 +35,21 @@ class Places:
     place : array of shape (columns,)
         Posterior mean within one bin of the most likely place.
     certainty : array of shape (columns,)
-        Posterior probability of lying within one bin of it.
+        Posterior probability of lying within one bin of it, or within one width where users scatter more widely.
     variance : array of shape (columns,)
         Posterior mean square distance from it.
-    support : array of shape (columns,)
-        About which share of the users voted there.
+    width : array of shape (columns,)
+        How widely users scatter, in bins.
+    support, evidence : array of shape (columns,)
+        About which share of the users is there; log odds, prior included, against counts that are mere noise.
     """
 
     place: FloatArray
     certainty: FloatArray
     variance: FloatArray
+    width: FloatArray
     support: FloatArray
+    evidence: FloatArray
 
 
 @dataclass(frozen=True)
@@ -56,34 +62,62 @@ class NoisyCounts:
     n_users: int
     event: GaussianEvent
 
+    def within(self, reach: int) -> "NoisyCounts":
+        """Leave out the bins further than ``reach`` from zero."""
+        inside = np.abs(self.bins) <= reach
+        return replace(self, bins=self.bins[inside], counts=self.counts[:, inside])
+
     @np.errstate(under="ignore")
     def places(
-        self, width: float, log_prior: Callable[[FloatArray], FloatArray], pooled: bool = False
+        self, widths: Sequence[float], log_prior: Callable[[FloatArray], FloatArray], pooled: bool = False
     ) -> Places:
-        """Find where each column's users are, if they scatter with a standard deviation of ``width`` bins.
+        """Find where each column's users are, if they scatter with a standard deviation of one of ``widths`` bins.
 
-        ``pooled`` lets columns learn from each other which places are common.
+        A place is where a quarter of the users are, or more. ``pooled`` lets columns learn from each other which
+        places are common.
         """
         n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
         places = self.bins[0] + _STEP * np.arange(steps + 1)
+        fits = [self._fit(places, width, pooled) for width in widths]
+        score = np.stack([fit.score for fit in fits], axis=1) + log_prior(places)  # (columns, widths, places)
+        posterior = np.exp(score - score.max(axis=(1, 2), keepdims=True))
+        posterior /= posterior.sum(axis=(1, 2), keepdims=True)
+        columns, of_width = np.arange(len(score)), posterior.max(axis=2).argmax(axis=1)
+        of_place: FloatArray = posterior.sum(axis=1)
+        best = of_place.argmax(axis=1)
+        width = np.asarray(widths)[of_width]
+        near = of_place * (np.abs(places - places[best, None]) <= np.maximum(1.0, width)[:, None])
+        certainty: FloatArray = near.sum(axis=1)
+        place: FloatArray = near @ places / certainty
+        variance: FloatArray = (of_place * (places - place[:, None]) ** 2).sum(axis=1)
+        matched = np.stack([fit.matched for fit in fits], axis=1)[columns, of_width, best]
+        energy = np.array([fit.energy for fit in fits])[of_width]
+        support, evidence = matched / (n * energy), score[columns, of_width, best]
+        return Places(place, certainty, variance, width, support, evidence)
+
+    def _fit(self, places: FloatArray, width: float, pooled: bool) -> "_Fit":
+        """Fit one bell at every place: log likelihoods, matched counts, and the bells' energy."""
+        n = self.n_users
         bells: FloatArray = np.exp(-0.5 * ((self.bins - places[:, None]) / width) ** 2)
         bells /= bells.sum(axis=1, keepdims=True)
         matched: FloatArray = self.counts @ bells.T
         # One energy for all bells: a column that few users have must not go where the bells are lowest.
         energy = float((bells**2).sum(axis=1).mean())
-        score = (n * matched - n**2 * energy / 2) / self.noise_std**2 + log_prior(places)
+        voters = n * np.clip(matched / (n * energy), _LEAST_SHARE, 1.0)
+        score: FloatArray = (voters * matched - voters**2 * energy / 2) / self.noise_std**2
         if pooled:
             common = np.maximum(matched.mean(axis=0), 0) + 0.001 * n
             score = score + np.log(common / common.sum())
-        posterior = np.exp(score - score.max(axis=1, keepdims=True))
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        best = posterior.argmax(axis=1)
-        near = posterior * (np.abs(places - places[best, None]) <= 1)
-        certainty: FloatArray = near.sum(axis=1)
-        place: FloatArray = near @ places / certainty
-        variance: FloatArray = (posterior * (places - place[:, None]) ** 2).sum(axis=1)
-        support = matched[np.arange(len(best)), best] / (n * energy)
-        return Places(place, certainty, variance, support)
+        return _Fit(score, matched, energy)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Bells of one width, at every place."""
+
+    score: FloatArray
+    matched: FloatArray
+    energy: float
 
 
 def private_counts(votes: Vectors, bins: IntArray, mu: float, name: str, noise: NoiseSource) -> NoisyCounts:
@@ -121,4 +155,4 @@ def usual_units(powers: FloatArray) -> FloatArray:
 
 def near_zero(places: FloatArray) -> FloatArray:
     """Log prior of locations: close to zero, with tails heavy enough for any other place."""
-    return -2 * np.log1p((places / 2) ** 2)
+    return -np.log1p((places / 2) ** 2)

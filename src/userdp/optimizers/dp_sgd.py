@@ -61,8 +61,8 @@ class DPSGD:
     ----------
     rounds : int
         T, how many private means are asked for.
-    step_size : float
-        eta.
+    step_size : float or array of shape (dimension,)
+        eta, one for all coordinates or one for each.
     domain : Domain
         Where theta may lie; its projection follows every step.
     averaged_share : float
@@ -70,7 +70,7 @@ class DPSGD:
     """
 
     rounds: int
-    step_size: float
+    step_size: float | FloatArray
     domain: Domain = EVERYWHERE
     averaged_share: float = 1.0
 
@@ -78,7 +78,7 @@ class DPSGD:
         settle(
             self,
             rounds=count("rounds", self.rounds, 1, "say how many private means are asked for"),
-            step_size=positive("step_size", self.step_size, "give eta"),
+            step_size=_positive_steps(self.step_size),
         )
         if not isinstance(self.domain, Domain):
             raise InvalidInputError(
@@ -139,6 +139,15 @@ class DPSGD:
     def first_averaged(self) -> int:
         """The first round whose iterate enters the answer."""
         return min(self.rounds - 1, self.rounds - round(self.averaged_share * self.rounds))
+
+
+def _positive_steps(step_size: float | FloatArray) -> float | FloatArray:
+    if np.ndim(step_size) == 0:
+        return positive("step_size", step_size, "give eta")
+    steps = np.asarray(step_size, dtype=np.float64)
+    if not (np.isfinite(steps) & (steps > 0)).all():
+        raise InvalidInputError("step_size must be positive in every coordinate")
+    return steps
 
 
 def starting_point(start: FloatArray | None, dimension: int) -> FloatArray:

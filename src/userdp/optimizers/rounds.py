@@ -35,9 +35,9 @@ class Descent:
 
     rounds: int
     first_averaged: int
-    step_size: float
+    step_size: float | FloatArray
     domain: Domain = field(metadata={"static": True})
-    ridge: float
+    ridge: float | FloatArray
 
 
 class Carry(NamedTuple):
@@ -185,8 +185,8 @@ def _advance(
 
 def _moved(descent: Descent, theta: Array, gradient: Array, centre: Array, t: Array) -> Array:
     """Return Proj(theta - eta (g + ridge (theta - centre)))."""
-    pull = _rounded(descent.ridge * _rounded(theta - centre, t), t)
-    move = _rounded(descent.step_size * _rounded(_rounded(gradient, t) + pull, t), t)
+    pull = _rounded(jnp.asarray(descent.ridge) * _rounded(theta - centre, t), t)
+    move = _rounded(jnp.asarray(descent.step_size) * _rounded(_rounded(gradient, t) + pull, t), t)
     return _rounded(descent.domain.project(_rounded(theta - move, t)), t)
 
 

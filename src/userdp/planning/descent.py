@@ -1,41 +1,85 @@
 r"""How an estimator descends, from public numbers and what its stages released.
 
-Everything follows from two ratios: users per coefficient, which decide how hard gradients are clipped, and the noise in
-the coefficients, which decides ridge and time. The constants come from trials on four real tables (flights, retail,
-jester, chem97) and their subsets.
+Coefficients come in groups: those of numbers (and the intercept), and those of booleans. Of a group three things are
+known: how many there are, how large its part of a user's gradient typically is, and how strong a coefficient may be
+expected (a prior variance tau^2, better known once a pilot gradient was released). From them follow
+
+* **weights** a_g: gradients are clipped whole, so a group can be given more of the clip radius at the cost of the
+  other. Coefficient i of a group faces noise s/(h a_g), s = (noise per norm) sqrt(sum_g (a_g norm_g)^2), and
+  loses tau^2 e/(tau^2 + e), e = (s/(h a_g))^2, if it is shrunk as well as possible; the weights make the sum least;
+* a **ridge** for each group, s^2/(h tau^2), the one that shrinks so;
+* **time**: the less noise in the coefficients, the longer. Stopping early is a ridge of its own.
+
+The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 
+import numpy as np
+
+from userdp.arrays import FloatArray
+
 # Squared norm of the coefficients of scaled features to expect: in log odds, and in units of the target.
-LOG_ODDS_SIGNAL, TARGET_SIGNAL = 2.5, 0.83
+LOG_ODDS_SIGNAL, TARGET_SIGNAL = 1.2, 0.4
+# The prior is off by a factor of four, one standard deviation.
+_SIGNAL_SPREAD = math.log(4)
 # The answer is the average of this last share of the iterates.
 AVERAGED_SHARE = 0.75
 # Users' gradient norms scatter by so many halves of a power of two (a log-normal law).
 NORM_SPREAD = 1.5
+# A pilot gets between these shares of what is left: enough to see a signal that is this multiple of the expected one.
+_PILOT_SHARES, _PILOT_SEES = (0.02, 0.15), 0.6
+# How far from 1 the best length of the answer lies, one standard deviation.
+_LENGTH_SPREAD = 0.1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Coefficients of one kind: their number, the typical norm of a user's gradient in them, their prior variance."""
+
+    size: int
+    norm: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Weights of the groups, and what follows: a user's typical norm, and the noise of the mean gradient in all."""
+
+    weights: tuple[float, ...]
+    norm: float
+    noise: float
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Rounds, step and ridge of a descent on clipped gradients.
+    """Rounds, and steps and ridges of each group, of a descent on weighted and clipped gradients.
 
     Attributes
     ----------
-    rounds, step : int, float
+    rounds : int
         Of the gradient descent.
-    ridge : float
-        Towards the start, on the unclipped loss.
-    noise_std : float
-        Of each coefficient at the end, to first order.
+    steps, ridges : tuple of float
+        Of each group; ridges towards the start, on the unclipped loss.
+    noise_std : tuple of float
+        Of each coefficient of a group at the end, in coordinates without weights, to first order.
     """
 
     rounds: int
-    step: float
-    ridge: float
-    noise_std: float
+    steps: tuple[float, ...]
+    ridges: tuple[float, ...]
+    noise_std: tuple[float, ...]
+
+
+def expected_groups(sizes: Sequence[int], norms: Sequence[float], signal: float) -> tuple[Group, ...]:
+    """Share a squared norm of all coefficients out equally among the groups, then among their coefficients."""
+    return tuple(
+        Group(size, norm, signal / (len(sizes) * size)) for size, norm in zip(sizes, norms, strict=True)
+    )
 
 
 def clip_ratio(effective_users: float, n_coefficients: int) -> float:
@@ -54,40 +98,103 @@ def share_kept(ratio: float) -> float:
     return sum(min(1.0, ratio * math.exp2(-half / 2)) for half in halves) / points
 
 
+def aim(groups: Sequence[Group], noise_per_norm: float, curvature: float) -> Aim:
+    """Choose the weights, powers of two of which the largest is 1, that lose least.
+
+    ``noise_per_norm`` is the noise of the mean gradient, over what clipping keeps, for users of typical norm 1.
+    """
+
+    def weighted(weights: tuple[float, ...]) -> Aim:
+        norm = math.hypot(*(a * group.norm for a, group in zip(weights, groups, strict=True)))
+        return Aim(weights, norm, noise_per_norm * norm)
+
+    def loss(choice: Aim) -> float:
+        noises = ((choice.noise / (curvature * a)) ** 2 for a in choice.weights)
+        return sum(
+            group.size * group.variance * noise / (group.variance + noise)
+            for group, noise in zip(groups, noises, strict=True)
+        )
+
+    if len(groups) == 1:
+        return weighted((1.0,))
+    halvings = [2.0**-i for i in range(6)]
+    choices = [weighted((1.0, a)) for a in halvings] + [weighted((a, 1.0)) for a in halvings[1:]]
+    return min(choices, key=loss)
+
+
+def pilot_share(groups: Sequence[Group], noise: float, curvature: float) -> float:
+    """Share of what is left that a pilot gradient gets, for ``noise`` if it got everything."""
+    k, signal = sum(g.size for g in groups), sum(g.size * g.variance for g in groups)
+    needed = math.sqrt(2 * k) * (noise / curvature) ** 2 / (_PILOT_SEES * signal)
+    return min(max(needed, _PILOT_SHARES[0]), _PILOT_SHARES[1])
+
+
+def seen(group: Group, coefficients: FloatArray, noise_std: float) -> Group:
+    """Learn how strong a group's coefficients are from what a pilot gradient says of them, up to its noise.
+
+    The variance is the posterior geometric mean, for coefficients and noise that are normal.
+    """
+    logs = np.linspace(-8.0, 8.0, 33) * math.log(2)
+    variances = group.variance * np.exp(logs) + noise_std**2
+    squares = float(coefficients @ coefficients)
+    score = -0.5 * (
+        len(coefficients) * np.log(variances) + squares / variances + (logs / _SIGNAL_SPREAD) ** 2
+    )
+    weights = np.exp(score - score.max())
+    return replace(group, variance=group.variance * math.exp(float(weights @ logs / weights.sum())))
+
+
 def descent(
-    noise_std: float,
-    n_coefficients: int,
+    groups: Sequence[Group],
+    aimed: Aim,
     *,
     curvature: float,
-    signal: float,
     kept: float,
     ridge: float = 0.0,
     rounds: int | None = None,
 ) -> Descent:
-    """Choose ridge, time and step for the noise there is.
+    """Choose ridges, time and steps for the noise there is.
 
     Parameters
     ----------
-    noise_std : float
-        s, of the mean gradient per coordinate if all were spent on one round, over ``kept``.
-    curvature, signal : float
-        Of the loss along the predictor; squared norm of the coefficients to expect. The ridge s^2 k/(signal curvature)
-        is the best one for coefficients of that norm in no particular direction.
+    aimed : Aim
+        Its noise is that of the mean gradient per coordinate if all were spent on one round, over ``kept``.
+    curvature : float
+        Of the loss along the predictor.
     kept : float
         What clipping leaves of the mean gradient.
     ridge, rounds : float, int or None
         The caller's own: an additional ridge, and rounds in place of those that follow from the noise.
     """
-    k = n_coefficients
-    total = ridge + noise_std**2 * k / (signal * curvature)
+    k, h = sum(group.size for group in groups), curvature
+    ridges = [
+        a**2 * ridge + aimed.noise**2 / (h * group.variance)
+        for a, group in zip(aimed.weights, groups, strict=True)
+    ]
+    noises = [aimed.noise / (h * a) for a in aimed.weights]
+    spread = math.sqrt(sum(group.size * noise**2 for group, noise in zip(groups, noises, strict=True)))
     kappa = max(4.0, 1.5 * math.sqrt(k))
-    # In units of 1/curvature: the less noise in the coefficients, the longer. Stopping early is a ridge of its own.
-    time = 5 * (0.25 * curvature / (noise_std * math.sqrt(k))) ** 0.75
-    chosen = rounds or _shared(kappa * min(max(time, 3.0), 60.0))
-    step = 1 / (kappa * kept * (curvature + total))
-    return Descent(chosen, step, total, noise_std / (curvature + total) / math.sqrt(AVERAGED_SHARE))
+    time = 5 * (0.25 / spread) ** 0.75
+    curvatures = [h * a**2 for a in aimed.weights]
+    return Descent(
+        rounds or math.ceil(kappa * min(max(time, 3.0), 60.0)),
+        tuple(1 / (kappa * kept * (c + r)) for c, r in zip(curvatures, ridges, strict=True)),
+        tuple(ridges),
+        tuple(
+            noise * c / (c + r) / math.sqrt(AVERAGED_SHARE)
+            for noise, c, r in zip(noises, curvatures, ridges, strict=True)
+        ),
+    )
 
 
-def _shared(rounds: float) -> int:
-    """Round up to an eighth of a power of two, so that fits of one shape share a few compiled loops."""
-    return math.ceil(2 ** (math.ceil(8 * math.log2(rounds)) / 8))
+def best_length(slopes: FloatArray, noise_std: float, least_curvature: float) -> float:
+    """Return by what to multiply a step along which the loss has these noisy slopes, at its start and at its end.
+
+    Clipped gradients lead to a point that is somewhat too far or too near; where the slopes are mostly noise, 1.
+    """
+    curvature = max(float(slopes[1] - slopes[0]), least_curvature)
+    if curvature <= 0:
+        return 1.0
+    length = min(max(float(-slopes[0]) / curvature, 0.0), 1.5)
+    error = 2 * min(noise_std / curvature, 1e9) ** 2
+    return 1 + (length - 1) * _LENGTH_SPREAD**2 / (_LENGTH_SPREAD**2 + error)

@@ -16,7 +16,16 @@ import math
 import numpy as np
 
 from userdp.errors import InvalidInputError
-from userdp.planning.descent import AVERAGED_SHARE, LOG_ODDS_SIGNAL, Descent, clip_ratio, descent, share_kept
+from userdp.planning.descent import (
+    AVERAGED_SHARE,
+    Descent,
+    Group,
+    aim,
+    clip_ratio,
+    descent,
+    pilot_share,
+    share_kept,
+)
 from userdp.planning.shares import shares
 from userdp.privacy.budget import Budget
 
@@ -43,14 +52,18 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     if not split.scale:
         return _CONSTANT_LOSES + base_rate
     k = n_features + 1
-    stages = ("base_rate", "scale", "location", "centre", "second_moment", "radius")
+    stages = ("base_rate", "scale", "location", "centre", "second_moment", "radius", "length")
     left = math.sqrt(split.mu**2 - sum(getattr(split, stage) ** 2 for stage in stages))
     ratio = clip_ratio(split.effective_users, k)
     typical = math.sqrt(k / (4 * items_per_user) + _CURVATURE**2)
     assumed, really = share_kept(ratio), min(1.0, ratio)
+    groups = (Group(k, typical, 1 / k),)
+    first = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
+    left *= math.sqrt(1 - pilot_share(groups, first.noise, _START_CURVATURE))
     noise = 2 * ratio * typical / (n_users * left)
-    chosen = descent(noise / assumed, k, curvature=_START_CURVATURE, signal=LOG_ODDS_SIGNAL, kept=assumed)
-    share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * chosen.ridge)
+    aimed = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
+    chosen = descent(groups, aimed, curvature=_START_CURVATURE, kept=assumed)
+    share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * chosen.ridges[0])
     private = _CURVATURE / 2 * (k * spread**2 + (1 - share) ** 2)
     return min(private, _CONSTANT_LOSES + base_rate + private / 2) + k / (2 * n_users * items_per_user)
 
@@ -86,10 +99,10 @@ def _filter(chosen: Descent, noise: float, curvature: float, ridge: float) -> tu
     """Share of a coefficient that averaged gradient descent finds, and standard deviation of what noise adds."""
     T = chosen.rounds
     first = T - round(AVERAGED_SHARE * T)
-    powers = (1 - chosen.step * (curvature + ridge)) ** np.arange(T + 1)
+    powers = (1 - chosen.steps[0] * (curvature + ridge)) ** np.arange(T + 1)
     share = curvature / (curvature + ridge) * (1 - powers[first + 1 :].mean())
     sums = np.concatenate([[0.0], np.cumsum(powers)])  # sums[i] = 1 + a + ... + a^(i - 1)
     rounds = np.arange(T)
     weights = (sums[T - rounds] - sums[np.maximum(first - rounds, 0)]) / (T - first)
-    spread = noise * math.sqrt(T) * chosen.step * math.sqrt(float(weights @ weights))
+    spread = noise * math.sqrt(T) * chosen.steps[0] * math.sqrt(float(weights @ weights))
     return float(share), spread

@@ -31,15 +31,17 @@ class Shares:
     target_scale, target_location, target_mean : float
         Unit and middle of the targets; regression only.
     scale : float
-        Units of the numbers (the features that are not boolean), and how many booleans of a row are true.
+        Units of the numbers (the features that are not boolean), and the typical norm of the booleans' rates.
     location, centre : float
         Where the numbers lie, by votes; their mean around there.
-    location_levels : int
-        How many times the votes zoom in: far from zero, or not.
     second_moment : float
         How wide the numbers are.
+    rates : float
+        How often each boolean is true.
     radius : float
-        The typical norm of a user's gradient.
+        The typical norms of a user's gradient.
+    length : float
+        How long the step from the start to the answer ought to be.
     """
 
     mu: float
@@ -52,8 +54,9 @@ class Shares:
     location: float
     centre: float
     second_moment: float
+    rates: float
     radius: float
-    location_levels: int
+    length: float
 
 
 def shares(
@@ -79,9 +82,7 @@ def shares(
     N = n_users * mu_from_budget(budget.epsilon, budget.delta)
     numbers = n_features - n_booleans
     root_d = math.sqrt(numbers)
-    votes = math.sqrt(2 * (numbers + (n_booleans > 0)))
-    levels = 3 if numbers and N / root_d >= 80 else 1
-    location_votes = math.sqrt(2 * numbers * levels)
+    votes, location_votes = math.sqrt(2 * (numbers + (n_booleans > 0))), math.sqrt(2 * numbers)
 
     def share(low: float, users_needed: float, high: float) -> float:
         """Share of a stage that would be content with so many effective users of its own."""
@@ -89,29 +90,33 @@ def shares(
 
     start = {
         "base_rate": 0.0 if is_regression else share(0.01, 20, 0.8),
-        "target_scale": share(0.02, 14, 0.5) if is_regression else 0.0,
-        "target_location": share(0.01, 12, 0.2) if is_regression and has_centre else 0.0,
+        "target_scale": share(0.02, 14, 0.35) if is_regression else 0.0,
+        "target_location": share(0.01, 12, 0.45) if is_regression and has_centre else 0.0,
         "target_mean": share(0.02, 10, 0.1) if is_regression and has_centre else 0.0,
     }
-    left = 1 - sum(start.values())
-    features = {
-        "scale": left * share(0.03, 10 * votes, 0.2),
-        "location": left * share(0.01, 12 * location_votes, 0.15) if numbers and has_centre else 0.0,
-        "centre": left * share(0.01, 6 * root_d, 0.04) if numbers and has_centre else 0.0,
-        "second_moment": left * share(0.01, 16 * root_d, 0.04) if numbers else 0.0,
-        "radius": left * share(0.002, 20, 0.04),
-    }
 
-    def error(stage: str, size: float) -> float:
+    def error(part: float, size: float) -> float:
         """Noise of a stage, in what its answer is good for: votes as a share of the users, means in units."""
-        return size / (N * math.sqrt(features[stage])) if features[stage] else 0.0
+        return size / (N * math.sqrt(part)) if part else 0.0
 
     # Beyond these a stage only adds noise. Numbers whose unit or place is unknown are left out altogether.
-    if error("scale", votes) > 0.45 or error("location", location_votes) > 0.45:
-        features |= dict.fromkeys(("scale", "location", "centre", "second_moment"), 0.0)
-    if error("centre", root_d) > 0.7:
+    if error(start["target_mean"], 3.0) > 0.5:
+        start["target_mean"] = 0.0
+    left = 1 - sum(start.values())
+    features = {
+        "scale": left * share(0.03, 7 * votes, 0.2),
+        "location": left * share(0.01, 8 * location_votes, 0.15) if numbers and has_centre else 0.0,
+        "centre": left * 0.01 if numbers and has_centre else 0.0,
+        "second_moment": left * share(0.01, 8 * root_d, 0.04) if numbers else 0.0,
+        "rates": left * share(0.003, 6 * math.sqrt(n_booleans), 0.03) if n_booleans else 0.0,
+        "radius": left * share(0.002, 20, 0.04),
+        "length": left * 0.005 if N >= 100 else 0.0,
+    }
+    if error(features["scale"], votes) > 0.45 or error(features["location"], location_votes) > 0.45:
+        features |= dict.fromkeys(("scale", "location", "centre", "second_moment", "rates"), 0.0)
+    if error(features["centre"], root_d) > 0.25:
         features["centre"] = 0.0
-    if error("second_moment", 0.8 * root_d) > 0.3:
+    if error(features["second_moment"], 0.8 * root_d) > 0.3:
         features["second_moment"] = 0.0
     parts = {name: mu * math.sqrt(part) for name, part in (start | features).items()}
-    return Shares(mu=mu, effective_users=N, location_levels=levels, **parts)
+    return Shares(mu=mu, effective_users=N, **parts)

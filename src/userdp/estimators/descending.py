@@ -1,0 +1,161 @@
+"""The descent of a fit: how gradients are weighted and clipped, for how long, and how far it leads."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from userdp.arrays import BoolArray, FloatArray
+from userdp.engines.interface import Oracle
+from userdp.estimators.gradients import private_gradient, private_norms, private_slopes, slopes_event
+from userdp.estimators.rows import Columns
+from userdp.means.clipped import ClippedMean
+from userdp.mechanisms.noise import NoiseSource
+from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
+from userdp.optimizers.rounds import Progress
+from userdp.planning.descent import (
+    AVERAGED_SHARE,
+    Group,
+    aim,
+    best_length,
+    clip_ratio,
+    descent,
+    expected_groups,
+    pilot_share,
+    seen,
+    share_kept,
+)
+from userdp.planning.shares import Shares
+from userdp.privacy.accounting import Event, GaussianEvent, mu_beside
+from userdp.privacy.budget import Budget
+from userdp.privacy.statement import PrivacyStatement
+from userdp.problems import L2Ball
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is descended on.
+
+    Attributes
+    ----------
+    oracle : Oracle
+        The users' gradients, of scaled features.
+    start : array of shape (k,)
+        Where the descent begins.
+    parts : array of bool of shape (kinds, k)
+        Which coordinates are of one kind.
+    curvature, signal : float
+        Typical curvature along the predictor, and squared norm of the coefficients to expect.
+    """
+
+    oracle: Oracle
+    start: FloatArray
+    parts: BoolArray
+    curvature: float
+    signal: float
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Public choices of the caller: rounds, an additional ridge, a bound, and where progress is kept."""
+
+    rounds: int | None
+    ridge: float
+    coefficient_bound: float | None
+    progress: Progress | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a descent led, the noise of each coordinate, and what everything cost."""
+
+    point: FloatArray
+    noise_std: FloatArray
+    privacy: PrivacyStatement
+    rounds: int
+
+
+def parts_of(columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int) -> BoolArray:
+    """Return masks of the coordinates of numbers (and the intercept) and of booleans, or of all if one kind is missing.
+
+    Dropped columns belong to neither.
+    """
+    is_kept = np.isfinite(columns.scale)
+    ones = np.full(int(has_ones), True)
+    kinds = [np.append(is_kept & ~booleans, ones), np.append(is_kept & booleans, ~ones)]
+    has_numbers = (is_kept & ~booleans).any()
+    masks = np.array(kinds if has_numbers and kinds[1].any() else [kinds[0] | kinds[1]])
+    return np.tile(masks, n_rows)
+
+
+def descend(
+    problem: Problem,
+    split: Shares,
+    budget: Budget,
+    events: tuple[Event, ...],
+    walk: Walk,
+    noise: NoiseSource,
+) -> Found:
+    """Look at norms and at a pilot gradient; choose weights, radius, time and ridges; descend; correct the length."""
+    oracle, parts, h = problem.oracle, problem.parts, problem.curvature
+    n, k = oracle.n_users, oracle.dimension
+    norms, event = private_norms(oracle.weighted(np.ones(k)), problem.start, parts, split.radius, noise)
+    events = (*events, event)
+    if split.length:
+        events = (*events, slopes_event(n, split.length))
+    ratio = clip_ratio(split.effective_users, int(parts.sum()))
+    kept = share_kept(ratio)
+    groups = expected_groups([int(part.sum()) for part in parts], list(norms), problem.signal)
+    left = mu_beside(events, budget.epsilon, budget.delta)
+    groups, event = _after_pilot(problem, groups, ratio, left, noise)
+    events = (*events, event)
+
+    left = mu_beside(events, budget.epsilon, budget.delta)
+    aimed = aim(groups, 2 * ratio / (n * left * kept), h)
+    chosen = descent(groups, aimed, curvature=h, kept=kept, ridge=walk.ridge, rounds=walk.rounds)
+    weights = spread(aimed.weights, parts)
+    weighted, start = oracle.weighted(weights), problem.start / weights
+    mean = ClippedMean(ratio * aimed.norm).calibrate(n, k, budget, rounds=chosen.rounds, beside=events)
+    optimizer = DPSGD(
+        chosen.rounds,
+        spread(chosen.steps, parts),
+        L2Ball(walk.coefficient_bound) if walk.coefficient_bound else EVERYWHERE,
+        averaged_share=AVERAGED_SHARE,
+    )
+    ridged = replace(weighted, ridge=kept * spread(chosen.ridges, parts, 0.0), ridge_centre=start)
+    solution = optimizer.run(ridged, mean, noise, start, walk.progress)
+    way, length = solution.point - start, 1.0
+    if split.length:
+        slopes = private_slopes(weighted, start, start + way, aimed.norm, split.length, noise)
+        squares = float(((way * weights) ** 2).sum())
+        length = best_length(slopes.value, slopes.noise_std, 0.3 * h * kept * squares)
+        if walk.coefficient_bound:
+            length = min(length, 1.0)  # between two points of the ball
+    point = (start + length * way) * weights
+    noise_std = length * spread(chosen.noise_std, parts, 0.0)
+    return Found(point, noise_std, solution.privacy, chosen.rounds)
+
+
+def _after_pilot(
+    problem: Problem, groups: tuple[Group, ...], ratio: float, left: float, noise: NoiseSource
+) -> tuple[tuple[Group, ...], GaussianEvent]:
+    """Release one mean gradient at the start; learn from it how strong the coefficients of each kind are."""
+    oracle, h, kept = problem.oracle, problem.curvature, share_kept(ratio)
+    aimed = aim(groups, 2 * ratio / (oracle.n_users * left * kept), h)
+    mu = left * math.sqrt(pilot_share(groups, aimed.noise, h))
+    weights = spread(aimed.weights, problem.parts)
+    pilot = private_gradient(oracle.weighted(weights), problem.start / weights, ratio * aimed.norm, mu, noise)
+    coefficients, noise_std = -pilot.value / (kept * h * weights), pilot.noise_std / (kept * h)
+    learned = tuple(
+        seen(group, coefficients[part], noise_std / weight)
+        for group, part, weight in zip(groups, problem.parts, aimed.weights, strict=True)
+    )
+    return learned, pilot.event
+
+
+def spread(values: tuple[float, ...], parts: BoolArray, elsewhere: float = 1.0) -> FloatArray:
+    """Return one number for each coordinate, that of its part."""
+    each = np.full(parts.shape[1], elsewhere)
+    for value, part in zip(values, parts, strict=True):
+        each[part] = value
+    return each

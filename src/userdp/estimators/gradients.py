@@ -1,0 +1,94 @@
+r"""What an estimator learns from the users' gradients besides descending, each stage private by itself.
+
+How large gradients are, part by part; one mean gradient ahead of the descent; and how steep the loss is at both ends
+of the way that the descent took. Proofs: ``docs/proofs/stages.md``.
+"""
+
+import math
+
+import numpy as np
+
+from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.engines.interface import Oracle
+from userdp.estimators.stages import BallMean, ball_mean, private_mean_in_ball
+from userdp.estimators.votes import private_counts
+from userdp.means.clipped import clip_to_lattice_ball
+from userdp.means.lattice import Lattice
+from userdp.mechanisms.noise import NoiseSource
+from userdp.planning.descent import NORM_SPREAD
+from userdp.privacy.accounting import GaussianEvent, gaussian_scale
+
+# Norms lie between these halves of a power of two, in units of the root of their dimension.
+_NORM_BINS = np.arange(-16, 5)
+
+
+def private_norms(
+    oracle: Oracle, theta: FloatArray, parts: BoolArray, mu: float, noise: NoiseSource
+) -> tuple[FloatArray, GaussianEvent]:
+    """Find the typical norms of parts of the users' gradients: medians of log-normal laws fitted to noisy counts.
+
+    Where the counts say little, the norm of a typical gradient of scaled features, sqrt(dimension)/4, is assumed.
+
+    **Guarantee**: the event's; one user moves one norm of each part.
+    """
+    norms = np.concatenate(oracle.ask(theta, _part_norms, parts))
+    units = np.sqrt(parts.sum(axis=1))
+    edges = 2.0 ** (_NORM_BINS[:-1] / 2)
+    votes = np.where(np.isnan(norms), np.nan, _NORM_BINS[np.searchsorted(edges, norms / units)])
+    found = private_counts(votes, _NORM_BINS, mu, "gradient norms", noise)
+    places = found.places((NORM_SPREAD,), lambda halves: -0.5 * ((halves / 2 + 2) / 1.5) ** 2)
+    medians: FloatArray = units * 2.0 ** ((places.place - 0.5) / 2)
+    return medians, found.event
+
+
+def _part_norms(vectors: FloatArray, parts: BoolArray) -> FloatArray:
+    """Return the norms of each vector's parts, bit for bit a function of that vector."""
+    return np.stack([np.linalg.norm(vectors[:, part], axis=1) for part in parts], axis=1)
+
+
+def private_gradient(
+    oracle: Oracle, theta: FloatArray, radius: float, mu: float, noise: NoiseSource
+) -> BallMean:
+    """Average the users' gradients at one point, clipped; only sums leave where the users are.
+
+    **Guarantee**: the event's; sensitivity 2 radius/n (``docs/proofs/clipped_mean.md``).
+    """
+    zero = np.zeros(oracle.dimension)
+
+    def total(lattice: Lattice) -> IntArray:
+        sums: IntArray = np.sum(oracle.ask(theta, _clipped_sum, zero, lattice), axis=0)
+        return sums
+
+    return ball_mean(total, zero, radius, oracle.n_users, mu, "pilot gradient", noise)
+
+
+def _clipped_sum(vectors: FloatArray, centre: FloatArray, lattice: Lattice) -> IntArray:
+    total: IntArray = clip_to_lattice_ball(vectors, centre, lattice).sum(axis=0)
+    return total
+
+
+def slopes_event(n_users: int, mu: float) -> GaussianEvent:
+    """Return what :func:`private_slopes` will cost, which does not depend on its radius."""
+    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, 2).radius_units
+    return GaussianEvent("slopes", sensitivity, gaussian_scale(sensitivity, mu), 2)
+
+
+def private_slopes(
+    oracle: Oracle, start: FloatArray, end: FloatArray, norm: float, mu: float, noise: NoiseSource
+) -> BallMean:
+    """Mean slope of the users' losses along the way from ``start`` to ``end``, at both.
+
+    A user's two slopes are clipped together at half of what gradients of the typical ``norm`` can have.
+
+    **Guarantee**: the event's, which is :func:`slopes_event`'s.
+    """
+    way = end - start
+    slopes = np.stack([np.concatenate(oracle.ask(theta, _slopes, way)) for theta in (start, end)], axis=1)
+    radius = max(0.5 * norm * math.sqrt(float(way @ way)), 1e-100)
+    return private_mean_in_ball(slopes, np.zeros(2), radius, mu, "slopes", noise)
+
+
+def _slopes(vectors: FloatArray, way: FloatArray) -> FloatArray:
+    """Return each vector's product with a way, bit for bit a function of that vector."""
+    found: FloatArray = (vectors * way).sum(axis=1)
+    return found

@@ -1,0 +1,111 @@
+"""What an estimator's descent chooses, from numbers alone."""
+
+import math
+
+import numpy as np
+import pytest
+
+from userdp.planning.descent import (
+    Group,
+    aim,
+    best_length,
+    clip_ratio,
+    descent,
+    expected_groups,
+    pilot_share,
+    seen,
+    share_kept,
+)
+
+H = 0.25
+
+
+def test_gradients_are_clipped_less_with_more_users_a_coefficient():
+    ratios = [clip_ratio(n, 10) for n in (1, 30, 300, 3_000, 10**6)]
+    assert ratios == [0.1, 0.1, 1.0, 3.0, 3.0]
+    kept = [share_kept(ratio) for ratio in (0.1, 1.0, 3.0)]
+    assert kept == sorted(kept)
+    norms = np.random.default_rng(0).lognormal(0, 0.75 * np.log(2), size=100_000)
+    assert kept == pytest.approx([np.minimum(1, ratio / norms).mean() for ratio in (0.1, 1.0, 3.0)], abs=0.01)
+
+
+def test_a_signal_is_shared_out_equally():
+    numbers, booleans = expected_groups([4, 100], [1.0, 2.0], 1.2)
+    assert 4 * numbers.variance == pytest.approx(100 * booleans.variance) == pytest.approx(0.6)
+
+
+def test_less_noise_means_longer_descent_and_a_smaller_ridge():
+    group = (Group(20, 1.0, 0.05),)
+    noisy, quiet = (descent(group, aim(group, s, H), curvature=H, kept=0.8) for s in (0.05, 0.001))
+    assert quiet.rounds > noisy.rounds
+    assert quiet.ridges < noisy.ridges
+    assert quiet.noise_std < noisy.noise_std
+    assert descent(group, aim(group, 0.05, H), curvature=H, kept=0.8, rounds=7).rounds == 7
+
+
+def test_a_ridge_is_the_best_one_for_its_noise():
+    """Coefficients of the expected variance, noise of the said one: no other ridge loses less on average."""
+    group, rng = Group(50, 1.0, 0.04), np.random.default_rng(0)
+    aimed = aim((group,), 0.03, H)
+    (ridge,) = descent((group,), aimed, curvature=H, kept=1.0).ridges
+    truth = rng.normal(0, math.sqrt(group.variance), size=200_000)
+    gradients = H * truth + rng.normal(0, aimed.noise, size=truth.size)
+
+    def loses(ridge):
+        return np.mean((gradients / (H + ridge) - truth) ** 2)
+
+    assert loses(ridge) < min(loses(ridge * 1.1), loses(ridge / 1.1))
+
+
+@pytest.mark.parametrize("noise_per_norm", [1e-3, 0.05, 1.0])
+def test_weights_are_the_best_of_those_tried(noise_per_norm):
+    groups = (Group(5, 0.3, 0.2), Group(80, 1.5, 0.0005))
+
+    def loses(weights):
+        norm = math.hypot(*(a * group.norm for a, group in zip(weights, groups, strict=True)))
+        noises = [(noise_per_norm * norm / (H * a)) ** 2 for a in weights]
+        return sum(g.size * g.variance * e / (g.variance + e) for g, e in zip(groups, noises, strict=True))
+
+    aimed = aim(groups, noise_per_norm, H)
+    assert max(aimed.weights) == 1
+    assert all(math.log2(weight).is_integer() for weight in aimed.weights)
+    for i in range(-5, 6):
+        assert loses(aimed.weights) <= loses((1.0, 2.0**-i) if i > 0 else (2.0**i, 1.0)) * (1 + 1e-12)
+
+
+def test_a_weak_group_yields_to_a_strong_one():
+    strong, weak = Group(5, 1.0, 0.5), Group(80, 1.0, 1e-5)
+    assert aim((strong, weak), 0.05, H).weights[1] < 1
+    assert aim((weak, strong), 0.05, H).weights[0] < 1
+
+
+@pytest.mark.parametrize("variance", [0.001, 0.05, 1.0])
+def test_a_pilot_tells_how_strong_coefficients_are(variance):
+    rng, prior = np.random.default_rng(0), Group(200, 1.0, 0.05)
+    coefficients = rng.normal(0, math.sqrt(variance + 0.01**2), size=200)
+    assert seen(prior, coefficients, 0.01).variance == pytest.approx(variance, rel=0.4)
+
+
+def test_a_pilot_of_noise_changes_nothing_much():
+    rng, prior = np.random.default_rng(0), Group(20, 1.0, 0.05)
+    found = seen(prior, rng.normal(0, 30.0, size=20), 30.0).variance
+    assert 0.3 < found / prior.variance < 3
+
+
+def test_a_pilot_gets_more_where_it_sees_less():
+    groups = (Group(50, 1.0, 0.02),)
+    shares = [pilot_share(groups, noise, H) for noise in (1e-4, 0.01, 0.02, 1.0)]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.02, 0.15)
+
+
+def test_the_best_length_is_where_the_slope_is_zero():
+    assert best_length(np.array([-1.0, 0.25]), 1e-6, 0.1) == pytest.approx(0.8)
+    assert best_length(np.array([-1.0, -0.1]), 1e-6, 0.1) == pytest.approx(1 / 0.9)
+
+
+def test_slopes_of_noise_change_nothing():
+    assert best_length(np.array([5.0, -3.0]), 1e3, 0.1) == pytest.approx(1, abs=1e-3)
+    assert 0 <= best_length(np.array([5.0, 6.0]), 1e-9, 0.1) <= 1
+    assert best_length(np.zeros(2), 1e-102, 0.0) == 1
+    assert best_length(np.array([-1.0, 1e-300]), 1e300, 1e-300) == pytest.approx(1)
