@@ -19,10 +19,16 @@ from numpy.typing import NDArray
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
-from userdp.engines.fused import layout_for
 from userdp.engines.groups import average, members, n_groups
-from userdp.engines.layout import Block, LaidOut, Packed, widths
-from userdp.engines.local import Objective, check_targets, gradients_of, n_parameters, without_ridge
+from userdp.engines.layout import LaidOut, widths
+from userdp.engines.local import (
+    Objective,
+    check_targets,
+    gradients_of,
+    layout_for,
+    n_parameters,
+    without_ridge,
+)
 from userdp.engines.sources import Source, sources_of
 
 Question: TypeAlias = Callable[..., Any]
@@ -76,7 +82,7 @@ class Shard:
             data = self._load() if self._data is None else self._data
             key = jax.random.wrap_key_data(jnp.asarray(moment.key))
             theta = jnp.asarray(moment.theta)
-            found = [np.asarray(_block_gradients(self._gradients, block, theta, key)) for block in data]
+            found = [np.asarray(_gradients(self._gradients, users, theta, key)) for users in data]
             is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in data])
             if self._group_size > 1:
                 groups = members(data, self._group_size)
@@ -219,8 +225,8 @@ def as_they_are(vectors: Array) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def _block_gradients(gradients: Any, block: Block | Packed, theta: Array, key: Array) -> Array:
-    found: Array = gradients((block,), theta, key)
+def _gradients(gradients: Any, users: Any, theta: Array, key: Array) -> Array:
+    found: Array = gradients((users,), theta, key)
     return found
 
 
