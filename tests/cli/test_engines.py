@@ -62,6 +62,38 @@ def test_an_interrupted_fit_does_not_go_on_with_other_data(data, tmp_path, monke
     assert "other data" in result.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--max-items", "2"), ("--model", "linear", "--label", "stay")])
+def test_a_table_sorted_on_disk_gives_the_same_model(data, tmp_path, more):
+    scratch = tmp_path / "scratch"
+    for name, where in (("here", ()), ("disk", ("--scratch", scratch))):
+        result = fit(data, tmp_path / name, "--seed", "0", *where, *more)
+        assert result.exit_code == 0, result.stderr
+    one, two = (json.loads((tmp_path / name / "model.json").read_text()) for name in ("here", "disk"))
+    for model in (one, two):
+        model["details"].pop("released_at")
+    assert one == two
+    assert list(scratch.iterdir()) == []
+
+
+def test_an_interrupted_fit_from_disk_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch):
+    from userdp.optimizers.checkpoint import RoundFile
+
+    arguments = ("--checkpoint", tmp_path / "run", "--scratch", tmp_path / "scratch", "--seed", "0")
+    with monkeypatch.context() as interruption:
+
+        def save(self, done, carry):
+            raise InterruptedRunError
+
+        interruption.setattr(RoundFile, "save", save)
+        with pytest.raises(InterruptedRunError):
+            fit(data, tmp_path / "model", *arguments)
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert fit(data, tmp_path / "model", *arguments).exit_code == 0
+    assert fit(data, tmp_path / "whole", "--seed", "0").exit_code == 0
+    one, two = (json.loads((tmp_path / name / "model.json").read_text()) for name in ("model", "whole"))
+    assert one["coefficients"] == two["coefficients"]
+
+
 def test_a_named_device_gives_the_same_model(data, tmp_path):
     for name, more in (("here", ()), ("cpu", ("--device", "cpu"))):
         assert fit(data, tmp_path / name, "--seed", 1, *more).exit_code == 0

@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("part_bytes", [1, 2_000, 2**20])
 def test_parts_hold_the_users_of_the_table(folder, tmp_path, part_bytes):
     stored = store_users(folder, tmp_path / "users", part_bytes=part_bytes, **COLUMNS)
-    expected = load_users(folder, dtype=np.float32, **COLUMNS)
+    expected = load_users(folder, **COLUMNS)
     parts = [stored.read(i) for i in range(len(stored.parts))]
     assert np.array_equal(np.concatenate([p.rows for p in parts]), expected.users.rows, equal_nan=True)
     assert np.array_equal(np.concatenate([p.targets for p in parts]), expected.users.targets)
@@ -42,8 +42,26 @@ def test_parts_hold_the_users_of_the_table(folder, tmp_path, part_bytes):
     assert np.array_equal(items, expected.users.items_per_user)
     assert (stored.n_users, stored.feature_names) == (200, expected.feature_names)
     assert len(parts) == {1: 200, 2_000: len(parts), 2**20: 1}[part_bytes]
-    assert all(part.rows.nbytes <= max(part_bytes, 6 * 12) for part in parts)
+    assert all(part.rows.nbytes <= max(part_bytes, 6 * 24) for part in parts)
     assert StoredUsers.open(tmp_path / "users") == stored
+
+
+@pytest.mark.parametrize(
+    ("types", "dtype", "expected"),
+    [
+        ([pl.Float32, pl.Int16, pl.Boolean], None, np.float32),
+        ([pl.Float32, pl.Int16, pl.Int32], None, np.float64),
+        ([pl.Float64, pl.Int16, pl.Boolean], None, np.float64),
+        ([pl.Float64, pl.Int16, pl.Int32], np.float32, np.float32),
+    ],
+)
+def test_rows_are_stored_in_the_smallest_type_that_holds_them(tmp_path, types, dtype, expected):
+    table = pl.DataFrame({"id": [1, 2], "y": [0, 1]}).with_columns(
+        pl.Series(f"x{i}", [0, 1]).cast(type_) for i, type_ in enumerate(types)
+    )
+    stored = store_users(table, tmp_path / "users", dtype=dtype, **COLUMNS)
+    assert stored.read(0).rows.dtype == expected
+    assert stored.booleans == tuple(type_ == pl.Boolean for type_ in types)
 
 
 @pytest.mark.parametrize("mean", [ConcentratedMean(3.0, gate="deferred", agreement=0.9), ClippedMean(0.3)])

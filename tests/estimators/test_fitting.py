@@ -12,7 +12,8 @@ from tests.conftest import SilentNoise
 from tests.estimators.tables import FEATURES, ITEMS, N_USERS, WILD, ragged, replaced, table
 from userdp.data.users import Users
 from userdp.estimators import fitting
-from userdp.estimators.fitting import Options, Task, _null_by_value
+from userdp.estimators.fitting import Options, Task
+from userdp.estimators.rows import null_by_value
 from userdp.mechanisms.noise import SeededNoise
 from userdp.privacy.accounting import SMOOTHING_WIDTH
 from userdp.privacy.budget import Budget
@@ -93,9 +94,9 @@ def test_null_users_are_null_in_every_stage():
     users = ragged(
         [[1.0, np.inf]], [[1.0, 2.0]], [[3.0, 4.0]] * 2, [[5.0, 6.0]], targets=[[0], [1], [1, 0], [np.nan]]
     )
-    rows = _null_by_value(users, min_items=1).rows
+    rows = null_by_value(users, min_items=1).rows
     assert np.isnan(rows).all(axis=1).tolist() == [True, False, False, False, True]
-    assert np.isnan(_null_by_value(users, min_items=2).rows).all(axis=1).tolist() == [
+    assert np.isnan(null_by_value(users, min_items=2).rows).all(axis=1).tolist() == [
         True,
         True,
         False,

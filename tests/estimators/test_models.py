@@ -6,7 +6,7 @@ import pytest
 import userdp
 from tests.estimators.tables import table
 from userdp.errors import PrivacyWarning
-from userdp.estimators.fitting import BOUND
+from userdp.estimators.rows import BOUND
 from userdp.mechanisms.noise import SecureNoise
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.estimators.tables import WILD, ragged, replaced
 from userdp.estimators import stages, votes
-from userdp.estimators.fitting import _boolean_unit, _booleans_true, _standardize, _user_rates
+from userdp.estimators.fitting import _boolean_unit, _standardize
+from userdp.estimators.rows import booleans_true, user_rates
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
@@ -228,7 +229,7 @@ def test_rates_at_a_corner_are_not_clipped(silent_noise):
 
 def test_rates_of_users():
     users = ragged([[0.0]] * 4, [[0.0]], [[0.0]] * 2, targets=[[0, 1, 1, 2], [2], [1, np.nan]])
-    rates = _user_rates(users, 3)
+    rates = user_rates(users, 3)
     assert rates[:2].tolist() == [[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]]
     assert np.isnan(rates[2]).all()
 
@@ -318,10 +319,10 @@ def test_booleans_share_one_vote(n):
 
 def test_counts_of_true_booleans():
     users = ragged([[1.0, 0.0, 1.0, 9.0], [0.0, 0.0, 1.0, 9.0]], [[np.nan, np.nan, np.nan, np.nan]])
-    counts = _booleans_true(users, np.array([True, True, True, False]))
+    counts = booleans_true(users, np.array([True, True, True, False]))
     assert counts[0].tolist() == [1.5]
     assert np.isnan(counts[1]).all()
-    assert _booleans_true(users, np.zeros(4, dtype=bool)).shape == (2, 0)
+    assert booleans_true(users, np.zeros(4, dtype=bool)).shape == (2, 0)
 
 
 def test_booleans_get_more_weight_with_more_users():

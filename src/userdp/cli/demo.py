@@ -11,8 +11,9 @@ from rich.console import Group
 
 import userdp
 from userdp.cli import options
+from userdp.cli.columns import Columns
 from userdp.cli.display import Display
-from userdp.cli.fit import MODEL_FILE, REPORT_FILE, Columns, Model, fit_table, write_model
+from userdp.cli.fit import MODEL_FILE, REPORT_FILE, Model, fit_table, write_model
 from userdp.cli.output import new_folder
 from userdp.cli.spending import spending
 from userdp.cli.tables import bold, effects_table, plain_table, statement_text, titled

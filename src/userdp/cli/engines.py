@@ -59,6 +59,18 @@ CheckpointFolder: TypeAlias = Annotated[
 ]
 
 
+Scratch: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--scratch",
+        rich_help_panel=_PANEL,
+        show_default=False,
+        help="Folder to sort the table in and train from, for tables larger than memory; same answer. "
+        "As sensitive as the data while the command runs.",
+    ),
+]
+
+
 def engine_of(name: EngineName, address: str | None, workers: int, device: DeviceName | None) -> "Engine":
     """Return the engine that the options name."""
     from userdp.engines import LocalEngine, RayEngine

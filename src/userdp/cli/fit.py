@@ -1,17 +1,17 @@
 """``userdp fit``: a table becomes a private model and its report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 import userdp
 from userdp.cli import options
+from userdp.cli.columns import Columns, fit_users, users_of
 from userdp.cli.display import Display
 from userdp.cli.engines import (
     Address,
@@ -19,23 +19,22 @@ from userdp.cli.engines import (
     DeviceOption,
     EngineName,
     EngineOption,
+    Scratch,
     Workers,
     engine_of,
 )
 from userdp.cli.output import new_folder
-from userdp.cli.reading import open_table, reading
+from userdp.cli.reading import open_table
 from userdp.cli.reports import model_report
 from userdp.cli.spending import Spending, spending
 from userdp.cli.tables import bold, effects_table, statement_text
-from userdp.data import Table, UserTable, load_users
+from userdp.data import Table
 from userdp.errors import InvalidInputError
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.report import write_report
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from userdp.estimators.linear_model import LinearModel
 
 MODEL_FILE, REPORT_FILE = "model.json", "report.html"
@@ -68,39 +67,6 @@ _ESTIMATORS = {
     Model.huber: "HuberRegressor",
     Model.quantile: "QuantileRegressor",
 }
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns a model reads and how; public knowledge, kept in the model file for predictions."""
-
-    user: list[str]
-    label: str
-    features: list[str] | None
-    categories: dict[str, list[str] | list[float]]
-    other: list[str]
-    classes: Sequence[Any] | None
-
-    def load(self, table: Table) -> UserTable:
-        """Read the table and group its rows by user."""
-        found = load_users(
-            table,
-            user=self.user,
-            label=self.label,
-            features=self.features,
-            categories=self.categories,
-            other=self.other,
-            classes=self.classes,
-        )
-        if found.n_users < 2:
-            raise InvalidInputError("there is only one user; privacy among users needs at least 2")
-        return found
-
-    def encoding(self, table: Table) -> dict[str, Any]:
-        """Return what a prediction needs to read other tables in the same way, as plain types."""
-        roles = (*self.user, self.label)
-        features = self.features or [name for name in table.schema if name not in roles]
-        return {"features": features, "categories": self.categories, "other": self.other}
 
 
 def fit(
@@ -158,6 +124,7 @@ def fit(
     workers: Workers = 2,
     device: DeviceOption = None,
     checkpoint: CheckpointFolder = None,
+    scratch: Scratch = None,
     unit: options.Unit = "user",
     seed: options.Seed = None,
     ledger: options.LedgerFile = None,
@@ -206,7 +173,9 @@ def fit(
                 other=other or [],
                 classes=_classes(model, classes, table, label),
             )
-            released, statement = fit_table(table, columns, model, budget, chosen, spend, seed, display)
+            released, statement = fit_table(
+                table, columns, model, budget, chosen, spend, seed, display, scratch
+            )
             write_model(draft, released, statement, f"{model.estimator} of {label}")
         spend.released(out)
     record = {
@@ -235,21 +204,19 @@ def fit_table(
     spend: Spending,
     seed: int | None,
     display: Display,
+    scratch: Path | None = None,
 ) -> "tuple[LinearModel, PrivacyStatement]":
-    """Read and fit; return what was released, ready to be saved, and its guarantee."""
-    with reading(table, display) as watched:
-        loaded = columns.load(watched)
-    users = loaded.users
-    named = f"Fitting {len(loaded.feature_names)} features of {users.n_users:,} users"
-    with display.stage(named):
-        estimator = getattr(userdp, model.estimator)(
-            budget.epsilon, budget.delta, unit=budget.unit, random_state=spend.noise(seed), **chosen
-        )
-        if columns.classes is not None:
-            # Targets are the classes' places in the declared order.
-            estimator.set_params(classes=range(len(columns.classes)))
-        groups = np.repeat(np.arange(users.n_users), users.items_per_user)
-        estimator.fit(_typed(loaded), users.targets, groups=groups)
+    """Read and fit; return what was released, ready to be saved, and its guarantee.
+
+    With ``scratch``, a folder, the table is sorted there and never held in memory.
+    """
+    with users_of(table, columns, scratch, display) as users:
+        named = f"Fitting {len(users.feature_names)} features of {users.n_users:,} users"
+        with display.stage(named):
+            estimator = getattr(userdp, model.estimator)(
+                budget.epsilon, budget.delta, unit=budget.unit, random_state=spend.noise(seed), **chosen
+            )
+            fit_users(estimator, users, columns.classes)
     fitted: LinearModel = estimator.to_model()
     details = {
         **fitted.details,
@@ -259,21 +226,8 @@ def fit_table(
         "encoding": columns.encoding(table),
     }
     classes = None if columns.classes is None else tuple(columns.classes)
-    named_model = replace(fitted, feature_names=loaded.feature_names, classes=classes, details=details)
+    named_model = replace(fitted, feature_names=users.feature_names, classes=classes, details=details)
     return named_model, estimator.privacy_
-
-
-def _typed(table: UserTable) -> "pl.DataFrame":
-    """Return the features with their types, which tell an estimator what is 0 or 1."""
-    import polars as pl
-
-    columns = zip(table.feature_names, table.users.rows.T, table.booleans, strict=True)
-    return pl.DataFrame(
-        [
-            pl.Series(name, values, nan_to_null=True).cast(pl.Boolean if boolean else pl.Float64)
-            for name, values, boolean in columns
-        ]
-    )
 
 
 def write_model(folder: Path, model: "LinearModel", statement: PrivacyStatement, title: str) -> None:

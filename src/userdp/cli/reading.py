@@ -36,9 +36,11 @@ class WatchedTable(Table):
 
 
 @contextmanager
-def reading(table: Table, display: Display) -> Iterator[WatchedTable]:
-    """Show a bar while a table is read."""
-    with display.stage(f"Reading {escape(table.name)}", _rows_if_known(table), unit="rows") as advance:
+def reading(table: Table, display: Display, times: int = 1) -> Iterator[WatchedTable]:
+    """Show a bar while a table is read, once or several times."""
+    n_rows = _rows_if_known(table)
+    total = None if n_rows is None else times * n_rows
+    with display.stage(f"Reading {escape(table.name)}", total, unit="rows") as advance:
         yield WatchedTable(table.frame, table.untyped, table.name, table.format, advance)
 
 

@@ -101,6 +101,11 @@ class Encoding:
             for _ in column.feature_names
         )
 
+    def float_type(self, table: Table) -> type[np.floating[Any]]:
+        """Return float32 if it holds every number of the columns' types, else float64."""
+        numbers = [column.name for column in self.columns if isinstance(column, NumberColumn)]
+        return np.float32 if all(table.fits_float32(name) for name in numbers) else np.float64
+
     def encode(self, frame: "pl.DataFrame", dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
         """Return an array of shape (n_rows, n_features); what is too large for ``dtype`` becomes infinite."""
         X = np.empty((len(frame), len(self.feature_names)), dtype=dtype)

@@ -137,9 +137,12 @@ class TableReader:
         classes: Sequence[Any] | None,
         categories: Categories | None,
         other: str | Sequence[str],
-        dtype: DTypeLike,
+        dtype: DTypeLike | None,
     ) -> "TableReader":
-        """Check the arguments of :func:`load_users` against the table's schema."""
+        """Check the arguments of :func:`load_users` against the table's schema.
+
+        Without a ``dtype`` rows are float32 if it holds every number of the columns' types, and float64 otherwise.
+        """
         table, user = read_table(source), as_names(user)
         roles = user if label is None else [*user, label]
         table.require(roles)
@@ -147,7 +150,8 @@ class TableReader:
             raise InvalidInputError(f"user and label must be different columns, got {quoted(roles)}")
         encoding = choose_features(table, features, categories, other, exclude=roles)
         read_label = None if label is None else _LabelReader.of(table, label, classes)
-        return cls(table, user, encoding, read_label, _float_type(dtype))
+        float_type = encoding.float_type(table) if dtype is None else _float_type(dtype)
+        return cls(table, user, encoding, read_label, float_type)
 
     @property
     def feature_names(self) -> tuple[str, ...]:

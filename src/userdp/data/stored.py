@@ -8,22 +8,15 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from userdp.data.parts import Part
 from userdp.data.users import Users
 from userdp.errors import InvalidInputError
 
-FORMAT, VERSION = "userdp-users", 1
-
-
-@dataclass(frozen=True)
-class Part:
-    """Consecutive users: where they begin in the whole data, and how many they are."""
-
-    first_user: int
-    n_users: int
-    n_rows: int
+FORMAT, VERSION = "userdp-users", 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +31,10 @@ class StoredUsers:
         One per column of the rows.
     has_targets : bool
         Whether rows have targets.
+    booleans : tuple of bool
+        Which features are 0 or 1 by the column's type or because its categories were declared.
+    classes : tuple, optional
+        The declared classes, whose places in this order are the targets; none where targets are numbers.
     parts : tuple of Part
         The users, in the order of their ids, or in a secret random order if they were stored for groups.
     groups_of : int
@@ -47,6 +44,8 @@ class StoredUsers:
     folder: Path
     feature_names: tuple[str, ...]
     has_targets: bool
+    booleans: tuple[bool, ...]
+    classes: tuple[Any, ...] | None
     parts: tuple[Part, ...]
     groups_of: int = 1
 
@@ -61,7 +60,7 @@ class StoredUsers:
         return len(self.feature_names)
 
     def read(self, part: int) -> Users:
-        """Read one part into memory; its rows are float32."""
+        """Read one part into memory, its rows in the type they are stored in."""
         rows, offsets = (np.load(self.file(part, name)) for name in ("rows", "offsets"))
         return Users(rows, offsets, np.load(self.file(part, "targets")) if self.has_targets else None)
 
@@ -78,9 +77,15 @@ class StoredUsers:
             record = json.loads((Path(folder) / "users.json").read_text(encoding="utf-8"))
             if record["format"] != FORMAT or record["version"] > VERSION:
                 raise ValueError
-            parts = tuple(Part(**part) for part in record["parts"])
-            names, has_targets = tuple(record["feature_names"]), bool(record["has_targets"])
-            return cls(Path(folder), names, has_targets, parts, int(record["groups_of"]))
+            return cls(
+                Path(folder),
+                feature_names=tuple(record["feature_names"]),
+                has_targets=bool(record["has_targets"]),
+                booleans=tuple(record["booleans"]),
+                classes=None if record["classes"] is None else tuple(record["classes"]),
+                parts=tuple(Part(**part) for part in record["parts"]),
+                groups_of=int(record["groups_of"]),
+            )
         except OSError as error:
             raise InvalidInputError(f"cannot read stored users in {folder}: {error.strerror}") from None
         except (KeyError, TypeError, ValueError):

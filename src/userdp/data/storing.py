@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from userdp.arrays import IntArray
 from userdp.data.encoding import Categories
 from userdp.data.grouping import group_rows
 from userdp.data.loading import TableReader
-from userdp.data.stored import FORMAT, VERSION, Part, StoredUsers
+from userdp.data.parts import Part
+from userdp.data.stored import FORMAT, VERSION, StoredUsers
 from userdp.data.tables import quoted
 from userdp.errors import InvalidInputError
 
@@ -35,13 +36,14 @@ def store_users(
     classes: Sequence[Any] | None = (0, 1),
     categories: Categories | None = None,
     other: str | Sequence[str] = (),
-    part_bytes: int = 2**28,
+    dtype: DTypeLike | None = None,
+    part_bytes: int = 2**26,
     groups_of: int = 1,
 ) -> StoredUsers:
     """Sort a table by user into a new folder, without ever holding it in memory.
 
-    Memory holds the ids (one column of the table), 16 bytes a row for their order, and one part. The rows are
-    float32, as training reads them. The folder is as sensitive as the table; only its owner can read it.
+    Memory holds the ids (one column of the table), 16 bytes a row for their order, and one part. The folder is as
+    sensitive as the table; only its owner can read it.
 
     Parameters
     ----------
@@ -49,6 +51,9 @@ def store_users(
         As for ``load_users``.
     folder : path
         A folder that does not exist yet.
+    dtype : numpy.float64 or numpy.float32, optional
+        Of the rows; by default float32 if it holds every number of the columns' types, and float64 otherwise.
+        ``userdp.minimize`` computes in float32 anyway; estimators scale the numbers first.
     part_bytes : int
         About how large a part is. A user is never cut in two.
     groups_of : int
@@ -59,7 +64,7 @@ def store_users(
     InvalidInputError
         As ``load_users``, and for a folder that exists.
     """
-    reader = TableReader.of(source, user, features, label, classes, categories, other, np.float32)
+    reader = TableReader.of(source, user, features, label, classes, categories, other, dtype)
     target = Path(folder)
     if target.exists():
         raise InvalidInputError(f"{target} exists; stored users need a new folder")
@@ -77,20 +82,31 @@ def store_users(
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     del order
-    parts = _cut(offsets, max(1, part_bytes // (4 * len(reader.feature_names) + 8)), groups_of)
+    row_bytes = reader.float_type().itemsize * len(reader.feature_names) + 8
+    parts = _cut(offsets, max(1, part_bytes // row_bytes), groups_of)
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # for its owner alone
     try:
         (draft / "SENSITIVE").write_text(_NOTICE)
-        stored = StoredUsers(draft, reader.feature_names, label is not None, parts, groups_of)
+        stored = StoredUsers(
+            draft,
+            feature_names=reader.feature_names,
+            has_targets=label is not None,
+            booleans=reader.encoding.booleans,
+            classes=None if reader.label is None else reader.label.classes,
+            parts=parts,
+            groups_of=groups_of,
+        )
         # Rows are dealt out to the parts as they come, then each part is sorted: every byte is written twice.
         _deal_out(reader, stored, place, offsets)
         for number in range(len(parts)):
-            _sort_part(stored, number, offsets)
+            _sort_part(stored, number, offsets, reader.float_type)
         record = {
             "format": FORMAT,
             "version": VERSION,
             "feature_names": list(stored.feature_names),
             "has_targets": stored.has_targets,
+            "booleans": stored.booleans,
+            "classes": stored.classes,
             "parts": [asdict(part) for part in parts],
             "groups_of": groups_of,
         }
@@ -146,11 +162,11 @@ def _append(folder: Path, part: int, name: str, values: NDArray[Any]) -> None:
         file.write(np.ascontiguousarray(values).data)
 
 
-def _sort_part(stored: StoredUsers, number: int, offsets: IntArray) -> None:
+def _sort_part(stored: StoredUsers, number: int, offsets: IntArray, dtype: DTypeLike) -> None:
     part = stored.parts[number]
     raw = {name: stored.folder / f"{number}.{name}" for name in ("places", "rows", "targets")}
     order = np.argsort(np.fromfile(raw["places"], np.int64))
-    rows = np.fromfile(raw["rows"], np.float32).reshape(part.n_rows, stored.n_features)
+    rows = np.fromfile(raw["rows"], dtype).reshape(part.n_rows, stored.n_features)
     np.save(stored.file(number, "rows"), rows[order])
     if stored.has_targets:
         np.save(stored.file(number, "targets"), np.fromfile(raw["targets"], np.float64)[order])

@@ -68,6 +68,13 @@ class Table:
 
         return self.schema[column] == pl.Boolean
 
+    def fits_float32(self, column: str) -> bool:
+        """Tell whether every number of a column's type is one of float32."""
+        import polars as pl
+
+        small = (pl.Boolean, pl.Float32, pl.Int8, pl.Int16, pl.UInt8, pl.UInt16)
+        return self.schema[column] in small
+
     def require(self, columns: Sequence[str]) -> None:
         """Refuse columns that the table does not have, and name those that come close."""
         unknown = [name for name in columns if name not in self.schema]

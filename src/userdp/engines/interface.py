@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from userdp.data.stored import StoredUsers
+from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
 from userdp.engines.local import GradientOracle, Objective, local_oracle
 from userdp.engines.shards import ShardedOracle, streamed_oracle
@@ -19,7 +19,7 @@ class Engine(Protocol):
     def oracle(
         self,
         loss: Objective,
-        users: Users | StoredUsers,
+        users: AnyUsers,
         *,
         dimension: int | None = None,
         min_items: int = 1,
@@ -50,14 +50,14 @@ class LocalEngine:
     def oracle(
         self,
         loss: Objective,
-        users: Users | StoredUsers,
+        users: AnyUsers,
         *,
         dimension: int | None = None,
         min_items: int = 1,
         group_size: int = 1,
     ) -> Oracle:
         """Lay out users in memory, or read them as they are needed."""
-        if isinstance(users, StoredUsers):
+        if not isinstance(users, Users):
             return streamed_oracle(
                 loss, users, dimension=dimension, min_items=min_items, group_size=group_size
             )

@@ -75,6 +75,16 @@ class GradientOracle:
             gradients = jax.jit(self.user_gradients)(self.data, jnp.asarray(theta), jax.random.key(0))
             return np.asarray(gradients, dtype=np.float64)
 
+    def norms(self, theta: FloatArray) -> FloatArray:
+        """Return the norms of the users' gradients at one point; private."""
+        return norms_of(self.evaluate(theta))
+
+
+def norms_of(vectors: FloatArray) -> FloatArray:
+    """Return each vector's norm, bit for bit a function of that vector."""
+    norms: FloatArray = np.linalg.norm(vectors, axis=1)
+    return norms
+
 
 def local_oracle(
     loss: Objective,

@@ -16,8 +16,7 @@ from typing import Any
 
 import jax
 
-from userdp.data.stored import StoredUsers
-from userdp.data.users import Users
+from userdp.data.parts import AnyUsers
 from userdp.engines.local import Objective
 from userdp.engines.shards import (
     Moment,
@@ -76,7 +75,7 @@ class RayEngine:
     def oracle(
         self,
         loss: Objective,
-        users: Users | StoredUsers,
+        users: AnyUsers,
         *,
         dimension: int | None = None,
         min_items: int = 1,

@@ -17,8 +17,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from userdp.arrays import BoolArray, FloatArray
-from userdp.data.stored import StoredUsers
-from userdp.data.users import Users
+from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.engines.groups import average, members, n_groups
 from userdp.engines.layout import LaidOut, widths
 from userdp.engines.local import (
@@ -27,6 +26,7 @@ from userdp.engines.local import (
     gradients_of,
     layout_for,
     n_parameters,
+    norms_of,
     without_ridge,
 )
 from userdp.engines.sources import Source, sources_of
@@ -73,8 +73,8 @@ class Shard:
         """
         with jax.enable_x64(True):
             vectors = self._vectors_at(moment)
-            if question is as_they_are:
-                return np.asarray(vectors, np.float64)[: len(self._is_real)][self._is_real]
+            if question in (as_they_are, norms_of):
+                return question(np.asarray(vectors, np.float64)[: len(self._is_real)][self._is_real])
             return jax.tree.map(np.asarray, _evaluate(question, vectors, *arguments))
 
     def _vectors_at(self, moment: Moment) -> Array:
@@ -162,14 +162,21 @@ class ShardedOracle:
 
     def evaluate(self, theta: FloatArray) -> FloatArray:
         """Return all users' gradients at one point, shard after shard; private."""
+        return np.concatenate(self._at(theta).ask(as_they_are))
+
+    def norms(self, theta: FloatArray) -> FloatArray:
+        """Return the norms of all users' gradients at one point, and nothing else of them; private."""
+        return np.concatenate(self._at(theta).ask(norms_of))
+
+    def _at(self, theta: FloatArray) -> AtMoment:
         with jax.enable_x64(True):
             key = np.asarray(jax.random.key_data(jax.random.key(0)))
-        return np.concatenate(self.at(np.asarray(theta, np.float64), key).ask(as_they_are))
+        return self.at(np.asarray(theta, np.float64), key)
 
 
 def sharded_oracle(
     loss: Objective,
-    users: Users | StoredUsers,
+    users: AnyUsers,
     start_workers: Callable[[Sequence[Source], Objective, bool], Workers],
     *,
     n_shards: int = 1,
@@ -190,7 +197,7 @@ def sharded_oracle(
 
 def streamed_oracle(
     loss: Objective,
-    users: StoredUsers,
+    users: UsersInParts,
     *,
     dimension: int | None = None,
     min_items: int = 1,
@@ -219,7 +226,7 @@ def _evaluate(question: Question, vectors: Array, *arguments: Any) -> Any:
     return question(vectors, *arguments)
 
 
-def as_they_are(vectors: Array) -> Array:
+def as_they_are(vectors: FloatArray) -> FloatArray:
     """Ask for the vectors themselves."""
     return vectors
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from userdp.arrays import IntArray
-from userdp.data.stored import StoredUsers
+from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.data.users import Users
 from userdp.engines.groups import n_groups
 from userdp.engines.layout import LaidOut, Layout
@@ -54,9 +54,9 @@ class InMemory:
 
 @dataclass(frozen=True)
 class OnDisk:
-    """One part of :class:`~userdp.data.StoredUsers`, read when it is needed."""
+    """One part of users on disk, read when it is needed."""
 
-    stored: StoredUsers
+    stored: UsersInParts
     part: int
     min_items: int
 
@@ -76,14 +76,12 @@ class OnDisk:
         return lay_out(self.stored.read(self.part), self.min_items, first=first, few_shapes=True)
 
 
-def sources_of(
-    users: Users | StoredUsers, min_items: int, n_shards: int, group_size: int = 1
-) -> list[Source]:
+def sources_of(users: AnyUsers, min_items: int, n_shards: int, group_size: int = 1) -> list[Source]:
     """Cut users into shards of about equally many users; stored users are cut as they are stored.
 
     No shard's border cuts a group.
     """
-    if isinstance(users, StoredUsers):
+    if not isinstance(users, Users):
         # In the order of their ids, a user under another id would move everybody to another group.
         if group_size not in (1, users.groups_of):
             raise InvalidInputError(

@@ -15,13 +15,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import userdp
 from userdp.arrays import FloatArray
+from userdp.data.parts import AnyUsers, changed
+from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
 from userdp.engines.interface import Engine, LocalEngine
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.estimators import fitting
 from userdp.estimators.fitting import FittedLinear, Options, Task
-from userdp.estimators.inputs import boolean_columns, read_rows
+from userdp.estimators.inputs import boolean_columns, check_stored, encode_classes, numeric_targets, read_rows
 from userdp.estimators.linear_model import LinearModel
+from userdp.estimators.rows import in_double
 from userdp.mechanisms.noise import NoiseSource, noise_source
 from userdp.optimizers.checkpoint import Checkpoint
 from userdp.privacy.budget import Budget
@@ -29,6 +32,9 @@ from userdp.privacy.budget import Budget
 
 class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
     """A linear model fitted with user-level differential privacy: what all estimators share.
+
+    ``fit`` takes rows, or users on disk from ``userdp.data.store_users``, who need not fit in memory: the same
+    answer bit for bit.
 
     Parameters
     ----------
@@ -123,23 +129,30 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
             coefficient_bound=self.coefficient_bound,
         )
 
-    def _fit(self, X: ArrayLike, targets: FloatArray, groups: ArrayLike | None, task: Task) -> Self:
+    def _fit(
+        self,
+        X: ArrayLike | StoredUsers,
+        y: ArrayLike | None,
+        groups: ArrayLike | None,
+        task: Task,
+        classes: tuple[Any, ...] | None = None,
+    ) -> Self:
         """Fit on encoded targets; what can be refused is refused before any noise is drawn."""
+        if isinstance(X, StoredUsers):
+            check_stored(X, y, groups, classes)
+            targets = None
+        else:
+            targets = numeric_targets(y) if classes is None else encode_classes(y, classes)
         options = self._options()
         budget = Budget(self.epsilon, self.delta, self.unit)
         noise = noise_source(self.random_state)
-        if groups is None:
-            raise InvalidInputError(
-                "groups is missing: fit(X, y, groups=ids) needs one user id per row, it says whose row is whose"
-            )
-        rows = read_rows(X)
-        validate_data(self, X, skip_check_array=True)
-        users = Users.from_rows(rows, groups, targets)
+        users = self._from_disk(X) if isinstance(X, StoredUsers) else self._from_rows(X, targets, groups)
         if users.n_users < 2:
             raise InvalidInputError("there is only one user; privacy among users needs at least 2")
         budget.warn_if_weak_for(users.n_users)
         _warn_if_searching()
-        options = replace(options, booleans=tuple(boolean_columns(X).tolist()))
+        booleans = X.booleans if isinstance(X, StoredUsers) else tuple(boolean_columns(X).tolist())
+        options = replace(options, booleans=booleans)
         fitted = self._run(users, task, budget, options, noise)
         self.coef_ = fitted.coefficients
         self.intercept_ = fitted.intercepts
@@ -151,8 +164,22 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         self.privacy_ = fitted.privacy
         return self
 
+    def _from_rows(self, X: ArrayLike, targets: FloatArray | None, groups: ArrayLike | None) -> Users:
+        if groups is None:
+            raise InvalidInputError(
+                "groups is missing: fit(X, y, groups=ids) needs one user id per row, it says whose row is whose"
+            )
+        rows = read_rows(X)
+        validate_data(self, X, skip_check_array=True)
+        return Users.from_rows(rows, groups, targets)
+
+    def _from_disk(self, stored: StoredUsers) -> AnyUsers:
+        self.n_features_in_ = stored.n_features
+        self.feature_names_in_ = np.array(stored.feature_names, dtype=object)
+        return changed(stored, in_double)
+
     def _run(
-        self, users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource
+        self, users: AnyUsers, task: Task, budget: Budget, options: Options, noise: NoiseSource
     ) -> FittedLinear:
         """Fit, and keep what an interrupted fit needs where a checkpoint was asked for."""
         options = replace(options, engine=self.engine if self.engine is not None else LocalEngine())

@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 
 from userdp.arrays import FloatArray
+from userdp.data.stored import StoredUsers
 from userdp.engines.interface import Engine
 from userdp.errors import InvalidInputError
 from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
-from userdp.estimators.inputs import check_classes, encode_classes
+from userdp.estimators.inputs import check_classes
 from userdp.estimators.linear_model import probabilities_of
 from userdp.problems import Hinge, Logistic, Multinomial
 
@@ -88,14 +89,16 @@ class LogisticRegression(PrivateClassifier):
     (True, True)
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Fit to rows X with labels y; ``groups`` says whose row is whose."""
+    def fit(
+        self, X: ArrayLike | StoredUsers, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit to rows X with labels y; ``groups`` says whose row is whose. Stored users bring both along."""
         classes = check_classes(self.classes)
         k = len(classes)
         loss = Logistic() if k == 2 else Multinomial(k)
         # Of the softmax: p(1 - p) summed over classes; the logistic loss sees half of that.
         task = Task(loss, curvature=0.5 if k == 2 else 1.0 / k, n_classes=k)
-        self._fit(X, encode_classes(y, classes), groups, task)
+        self._fit(X, y, groups, task, classes)
         self.classes_ = np.asarray(classes)
         return self
 
@@ -123,15 +126,17 @@ class LinearSVC(PrivateClassifier):
     **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/stages.md``).
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Fit to rows X with labels y; ``groups`` says whose row is whose."""
+    def fit(
+        self, X: ArrayLike | StoredUsers, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit to rows X with labels y; ``groups`` says whose row is whose. Stored users bring both along."""
         classes = check_classes(self.classes)
         if len(classes) != 2:
             raise InvalidInputError(
                 f"LinearSVC takes two classes, got {len(classes)}; LogisticRegression takes more"
             )
         task = Task(Hinge(), curvature=0.5, n_classes=2)
-        self._fit(X, encode_classes(y, classes), groups, task)
+        self._fit(X, y, groups, task, classes)
         self.classes_ = np.asarray(classes)
         return self
 

@@ -13,12 +13,26 @@ Every stage's cost is an event; the statement is that of their composition (``do
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
-from userdp.data.users import Users
+from userdp.data.parts import AnyUsers, capped, changed
 from userdp.engines.interface import Engine, LocalEngine, Oracle
+from userdp.estimators.per_user import per_user
+from userdp.estimators.rows import (
+    BOUND,
+    Columns,
+    Scaling,
+    booleans_true,
+    columns_of,
+    mean_squares,
+    means_in_units,
+    null_by_value,
+    targets_as_rows,
+    user_rates,
+)
 from userdp.estimators.stages import (
     Target,
     private_base_rate,
@@ -40,8 +54,6 @@ from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import L2Ball, Loss, Multinomial
 
-# Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
-BOUND, TARGET_BOUND = 8.0, 100.0
 # What one unit of a boolean feature is, if nobody knows how many are true: the spread of one in seven.
 BOOLEAN_UNIT = 0.35
 HERE = LocalEngine()
@@ -114,18 +126,7 @@ class FittedLinear:
     rounds: int
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """An affine map of columns, (x - centre)/scale within +-BOUND; dropped columns have scale infinity."""
-
-    centre: FloatArray
-    scale: FloatArray
-
-    def apply(self, rows: FloatArray) -> FloatArray:
-        return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
-
-
-def fit(users: Users, task: Task, budget: Budget, options: Options, noise: NoiseSource) -> FittedLinear:
+def fit(users: AnyUsers, task: Task, budget: Budget, options: Options, noise: NoiseSource) -> FittedLinear:
     """Fit a linear model; everything that leaves is private, and what can be refused is refused before noise.
 
     No floating-point warning leaves: it would tell of one user's values.
@@ -146,7 +147,7 @@ def fit(users: Users, task: Task, budget: Budget, options: Options, noise: Noise
 
 
 def _fit(
-    users: Users,
+    users: AnyUsers,
     task: Task,
     budget: Budget,
     options: Options,
@@ -155,28 +156,26 @@ def _fit(
     noise: NoiseSource,
 ) -> FittedLinear:
     if options.max_items is not None:
-        users = users.capped(options.max_items, noise.generator())
-    users = _null_by_value(users, options.min_items)
-    assert users.targets is not None
+        users = capped(users, options.max_items, noise.generator())
+    users = changed(users, partial(null_by_value, min_items=options.min_items))
     events: tuple[Event, ...]
     if task.n_classes == 0:
-        column = replace(users, rows=np.where(np.isnan(users.rows[:, :1]), np.nan, users.targets[:, None]))
         target, events = private_target(
-            column, split.target_scale, split.target_location, split.target_mean, noise
+            changed(users, targets_as_rows),
+            split.target_scale,
+            split.target_location,
+            split.target_mean,
+            noise,
         )
-        targets = np.clip((users.targets - target.middle) / target.unit, -TARGET_BOUND, TARGET_BOUND)
         start_rates, curvature = None, task.curvature
     else:
-        start_rates, event = private_base_rate(_user_rates(users, task.n_classes), split.base_rate, noise)
-        target, events, targets = Target(0.0, 1.0), (event,), users.targets
+        rates = per_user(user_rates, users, task.n_classes)
+        start_rates, event = private_base_rate(rates, split.base_rate, noise)
+        target, events = Target(0.0, 1.0), (event,)
         curvature = task.curvature * float(1 - (start_rates**2).sum())
     columns, more = _standardize(users, split, booleans, noise, around_zero=not options.fit_intercept)
     events = (*events, *more)
-    scaled = Users(columns.apply(users.rows), users.offsets, targets)
-    if options.fit_intercept:
-        ones = np.ones((len(scaled.rows), 1))
-        scaled = replace(scaled, rows=np.hstack([scaled.rows, ones]))
-
+    scaled = changed(users, Scaling(columns, target if task.n_classes == 0 else None, options.fit_intercept))
     start = _start(task, scaled.n_features, start_rates, options.fit_intercept)
     oracle = options.engine.oracle(task.loss, scaled, dimension=len(start))
     theta, noise_std, statement, rounds = _descend(
@@ -200,7 +199,7 @@ def _descend(
 ) -> tuple[FloatArray, float, PrivacyStatement, int]:
     """Choose radius, time and ridge from the noise they face; run clipped descent."""
     n, k = oracle.n_users, oracle.dimension
-    norms = np.linalg.norm(oracle.evaluate(start), axis=1)
+    norms = oracle.norms(start)
     ratio = clip_ratio(split.effective_users, k)
     clip, event = private_clip(norms, k, ratio, split.radius, noise)
     events = (*events, event)
@@ -224,16 +223,16 @@ def _descend(
 
 
 def _standardize(
-    users: Users, split: Shares, booleans: BoolArray, noise: NoiseSource, around_zero: bool = False
-) -> tuple[_Columns, tuple[Event, ...]]:
+    users: AnyUsers, split: Shares, booleans: BoolArray, noise: NoiseSource, around_zero: bool = False
+) -> tuple[Columns, tuple[Event, ...]]:
     """Find magnitude, centre and second moment of every number privately, and one unit for all booleans."""
     d, is_number = users.n_features, ~booleans
-    numbers = replace(users, rows=users.rows[:, is_number], targets=None)
+    numbers = changed(users, partial(columns_of, chosen=is_number))
     scale, centre = np.where(booleans, BOOLEAN_UNIT, np.inf), np.zeros(d)
     if not split.scale:
-        return _Columns(centre, scale), ()
+        return Columns(centre, scale), ()
     units, true, event = private_feature_scale(
-        numbers, _booleans_true(users, booleans), around_zero, split.scale, noise
+        numbers, per_user(booleans_true, users, booleans), around_zero, split.scale, noise
     )
     events: tuple[GaussianEvent, ...] = (event,)
     if true is not None:
@@ -243,29 +242,22 @@ def _standardize(
     unit, place = np.where(units.kept, units.magnitude, np.inf), np.zeros(numbers.n_features)
     if split.location:
         located, more = private_centre(
-            numbers.means() / unit, split.location, split.centre, split.location_levels, noise
+            per_user(means_in_units, numbers, unit),
+            split.location,
+            split.centre,
+            split.location_levels,
+            noise,
         )
         unit, events = np.where(located.found, unit, np.inf), (*events, *more)
         place = np.where(located.found, located.place, 0.0)
     spread = np.ones(numbers.n_features)
     if split.second_moment:
-        squares = np.clip(numbers.rows / unit - place, -BOUND, BOUND) ** 2
-        found, event = private_second_moment(
-            replace(numbers, rows=squares).means(), split.second_moment, noise
-        )
+        squares = per_user(mean_squares, numbers, unit, place)
+        found, event = private_second_moment(squares, split.second_moment, noise)
         spread, events = np.sqrt(found), (*events, event)
     scale[is_number] = unit * spread
     centre[is_number] = np.where(np.isfinite(unit), place * units.magnitude, 0.0)
-    return _Columns(centre, scale), events
-
-
-def _booleans_true(users: Users, booleans: BoolArray) -> FloatArray:
-    """How many booleans of a row are true, each user's mean; no column where there are none."""
-    if not booleans.any():
-        return np.empty((users.n_users, 0))
-    counts = (users.rows[:, booleans] > 0).sum(axis=1, keepdims=True).astype(np.float64)
-    counts[np.isnan(users.rows[:, 0])] = np.nan
-    return replace(users, rows=counts, targets=None).means()
+    return Columns(centre, scale), events
 
 
 def _boolean_unit(rate: float, n_booleans: int, users_per_root: float) -> float:
@@ -281,7 +273,7 @@ def _boolean_unit(rate: float, n_booleans: int, users_per_root: float) -> float:
 def _on_original_scale(
     weights: FloatArray,
     noise_std: float,
-    columns: _Columns,
+    columns: Columns,
     target: Target,
     options: Options,
     statement: PrivacyStatement,
@@ -316,17 +308,3 @@ def _start(task: Task, n_columns: int, rates: FloatArray | None, fit_intercept: 
 
 def _n_parameters(task: Task, n_columns: int) -> int:
     return n_columns * (task.n_classes if isinstance(task.loss, Multinomial) else 1)
-
-
-def _user_rates(users: Users, n_classes: int) -> FloatArray:
-    """How often each class occurs among each user's rows; NaN for a null user."""
-    assert users.targets is not None
-    codes = users.targets[:, None] == np.arange(n_classes)
-    rates = replace(users, rows=codes.astype(np.float64), targets=None).means()
-    return np.where(users.usable()[:, None], rates, np.nan)
-
-
-def _null_by_value(users: Users, min_items: int) -> Users:
-    """Turn all rows of a null user into NaN: no later clip makes it finite again, every stage sees it alike."""
-    null = np.repeat(~users.usable(min_items), users.items_per_user)
-    return replace(users, rows=np.where(null[:, None], np.nan, users.rows))

@@ -16,6 +16,7 @@ from sklearn.utils import check_array
 
 from userdp.arrays import BoolArray, FloatArray, as_numeric_table
 from userdp.data.frames import is_pandas
+from userdp.data.stored import StoredUsers
 from userdp.errors import InvalidInputError
 
 
@@ -129,6 +130,23 @@ def check_classes(classes: Any) -> tuple[Any, ...]:
     return declared
 
 
+def check_stored(
+    users: StoredUsers, y: ArrayLike | None, groups: ArrayLike | None, classes: tuple[Any, ...] | None
+) -> None:
+    """Refuse stored users whose label is not what is to be predicted; ``classes`` is None for a number."""
+    if y is not None or groups is not None:
+        raise InvalidInputError(
+            "stored users bring their label and whose row is whose: leave y and groups out"
+        )
+    if not users.has_targets:
+        raise InvalidInputError("these users were stored without a label; store them with label=...")
+    if users.classes != classes:
+        raise InvalidInputError(
+            f"these users were stored with classes={users.classes!r}, and the estimator predicts "
+            f"{'a number' if classes is None else f'classes={classes!r}'}; store them with classes={classes!r}"
+        )
+
+
 def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
     if y is None:
         raise InvalidInputError(f"y should be a 1d array, one {what} per row, got None")
@@ -138,7 +156,7 @@ def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
         raise InvalidInputError("y must hold real numbers or labels. Complex data not supported")
     if column.ndim == 2 and column.shape[1] == 1:
         warnings.warn(
-            "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=4
+            "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=5
         )
         column = column[:, 0]
     if column.ndim != 1:

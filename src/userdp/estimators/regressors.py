@@ -7,18 +7,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from userdp.arrays import FloatArray
+from userdp.data.stored import StoredUsers
 from userdp.engines.interface import Engine
 from userdp.estimators.base import PrivateLinearEstimator
 from userdp.estimators.fitting import Task
-from userdp.estimators.inputs import numeric_targets
 from userdp.problems import Huber, Pinball, Squared
 
 
 class PrivateRegressor(RegressorMixin, PrivateLinearEstimator):  # type: ignore[misc]
     """Regression on targets whose unit and middle are found privately."""
 
-    def _fit_regression(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, task: Task) -> Self:
-        self._fit(X, numeric_targets(y), groups, task)
+    def _fit_regression(
+        self, X: ArrayLike | StoredUsers, y: ArrayLike | None, groups: ArrayLike | None, task: Task
+    ) -> Self:
+        self._fit(X, y, groups, task)
         self.coef_, self.noise_std_ = self.coef_[0], self.noise_std_[0]
         self.intercept_ = self.intercept_[0]
         return self
@@ -47,8 +49,10 @@ class LinearRegression(PrivateRegressor):
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Fit to rows X with targets y; ``groups`` says whose row is whose."""
+    def fit(
+        self, X: ArrayLike | StoredUsers, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit to rows X with targets y; ``groups`` says whose row is whose. Stored users bring both along."""
         return self._fit_regression(X, y, groups, Task(Squared(), curvature=1.0))
 
 
@@ -101,8 +105,10 @@ class HuberRegressor(PrivateRegressor):
         )
         self.threshold = threshold
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Fit to rows X with targets y; ``groups`` says whose row is whose."""
+    def fit(
+        self, X: ArrayLike | StoredUsers, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit to rows X with targets y; ``groups`` says whose row is whose. Stored users bring both along."""
         return self._fit_regression(X, y, groups, Task(Huber(self.threshold), curvature=0.8))
 
 
@@ -154,6 +160,8 @@ class QuantileRegressor(PrivateRegressor):
         )
         self.quantile = quantile
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Fit to rows X with targets y; ``groups`` says whose row is whose."""
+    def fit(
+        self, X: ArrayLike | StoredUsers, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit to rows X with targets y; ``groups`` says whose row is whose. Stored users bring both along."""
         return self._fit_regression(X, y, groups, Task(Pinball(self.quantile), curvature=0.4))

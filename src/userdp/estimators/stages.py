@@ -6,11 +6,14 @@ accounting, and everything after is post-processing. Proofs: ``docs/proofs/stage
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
+from userdp.estimators.per_user import Vectors, in_parts, mapped, per_user
 from userdp.estimators.votes import (
     POWERS,
     near_zero,
@@ -85,7 +88,7 @@ class BallMean:
 
 
 def private_mean_in_ball(
-    vectors: FloatArray, centre: FloatArray, radius: float, mu: float, name: str, noise: NoiseSource
+    vectors: Vectors, centre: FloatArray, radius: float, mu: float, name: str, noise: NoiseSource
 ) -> BallMean:
     """Average the users' vectors clipped into a ball; a null user counts as its centre.
 
@@ -95,20 +98,20 @@ def private_mean_in_ball(
     lattice = Lattice.fine_enough(radius, n, d)
     sensitivity = 2.0 * lattice.radius_units
     event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
-    total = clip_to_lattice_ball(vectors, centre, lattice).sum(axis=0)
+    total = sum(clip_to_lattice_ball(some, centre, lattice).sum(axis=0) for some in in_parts(vectors))
     noisy = total + noise.discrete_gaussian(event.scale, d)
     step = lattice.step / n
     return BallMean(centre + noisy * step, event.scale * step, event)
 
 
 def private_scale(
-    magnitudes: FloatArray, mu: float, name: str, noise: NoiseSource
+    magnitudes: Vectors, mu: float, name: str, noise: NoiseSource
 ) -> tuple[Scale, GaussianEvent]:
     """Find the magnitude of every column: each user votes for the power of four next to their own.
 
     **Guarantee**: the event's.
     """
-    found = private_counts(nearest_powers_of_four(magnitudes), POWERS, mu, name, noise)
+    found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, name, noise)
     places = found.places(_POWER_SPREAD, usual_units, pooled=True)
     return Scale(4.0**places.place, places.certainty >= _CERTAIN), found.event
 
@@ -137,7 +140,7 @@ def _rms_of_nonzero(rows: FloatArray, starts: IntArray) -> FloatArray:
 
 
 def private_feature_scale(
-    numbers: Users, booleans_true: FloatArray, around_zero: bool, mu: float, noise: NoiseSource
+    numbers: AnyUsers, booleans_true: Vectors, around_zero: bool, mu: float, noise: NoiseSource
 ) -> tuple[Scale, float | None, GaussianEvent]:
     """Find the unit of every number, and how many booleans of a row are true, from one vote of each user for each.
 
@@ -145,16 +148,18 @@ def private_feature_scale(
 
     **Guarantee**: the event's.
     """
-    counts = np.where(booleans_true > 0, booleans_true, np.nan)
-    magnitudes = np.hstack([user_magnitudes(numbers, around_zero), counts])
+    own = per_user(user_magnitudes, numbers, around_zero)
+    magnitudes = mapped(
+        lambda some, true: np.hstack([some, np.where(true > 0, true, np.nan)]), own, booleans_true
+    )
     scale, event = private_scale(magnitudes, mu, "feature scales", noise)
     d = numbers.n_features
-    true = float(scale.magnitude[d]) if counts.shape[1] and scale.kept[d] else None
+    true = float(scale.magnitude[d]) if booleans_true.shape[1] and scale.kept[d] else None
     return Scale(_UNIT * scale.magnitude[:d], scale.kept[:d]), true, event
 
 
 def private_target(
-    users: Users, scale_mu: float, location_mu: float, mean_mu: float, noise: NoiseSource
+    users: AnyUsers, scale_mu: float, location_mu: float, mean_mu: float, noise: NoiseSource
 ) -> tuple[Target, tuple[GaussianEvent, ...]]:
     """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 32 units of zero.
 
@@ -165,12 +170,12 @@ def private_target(
 
     **Guarantee**: the events'.
     """
-    scale, scale_event = private_scale(user_magnitudes(users), scale_mu, "target scale", noise)
+    scale, scale_event = private_scale(per_user(user_magnitudes, users), scale_mu, "target scale", noise)
     unit = _TARGET_UNIT * (float(scale.magnitude[0]) if scale.kept[0] else 4.0 ** POWERS[0])
     if not location_mu:
         return Target(0.0, unit), (scale_event,)
-    means = users.means() / unit
-    found = private_counts(np.rint(means), _TARGET_BINS, location_mu, "target location", noise)
+    means = mapped(lambda some: some / unit, per_user(Users.means, users))
+    found = private_counts(mapped(np.rint, means), _TARGET_BINS, location_mu, "target location", noise)
     places = found.places(_TARGET_SPREAD, near_zero)
     near = private_mean_in_ball(means, places.place, 1.5, mean_mu, "target mean", noise)
     middle = _weighted(places.place, places.variance + 0.05, near)
@@ -178,7 +183,7 @@ def private_target(
 
 
 def private_centre(
-    user_means: FloatArray, location_mu: float, centre_mu: float, levels: int, noise: NoiseSource
+    user_means: Vectors, location_mu: float, centre_mu: float, levels: int, noise: NoiseSource
 ) -> tuple[Centre, tuple[GaussianEvent, ...]]:
     """Locate the users' means (in units of their magnitude) by votes, then average them in a ball around there.
 
@@ -191,7 +196,7 @@ def private_centre(
     centre, certain, events = np.zeros(d), np.ones(d, dtype=bool), []
     for level in reversed(range(levels)):
         width = _LOCATION_WIDTH * ZOOM**level
-        votes = np.rint((user_means - centre) / width)
+        votes = mapped(partial(_nearest_bins, centre=centre, width=width), user_means)
         name = "location" if levels == 1 else f"location, level {levels - level}"
         found = private_counts(votes, _LOCATION_BINS, location_mu / math.sqrt(levels), name, noise)
         places = found.places(_MEAN_SPREAD, near_zero)
@@ -204,6 +209,10 @@ def private_centre(
         centre = _weighted(centre, width**2 * places.variance + 0.05, near)
         events.append(near.event)
     return Centre(centre, certain), tuple(events)
+
+
+def _nearest_bins(values: FloatArray, centre: FloatArray, width: float) -> FloatArray:
+    return np.rint((values - centre) / width)
 
 
 def _weighted(guess: FloatArray, variance: FloatArray, found: BallMean) -> FloatArray:
@@ -232,7 +241,7 @@ def private_clip(
 
 
 def private_second_moment(
-    user_squares: FloatArray, mu: float, noise: NoiseSource
+    user_squares: Vectors, mu: float, noise: NoiseSource
 ) -> tuple[FloatArray, GaussianEvent]:
     """Mean over users of their mean squares, between 1/16 and 16, shrunk towards the average feature."""
     d = user_squares.shape[1]
@@ -243,9 +252,7 @@ def private_second_moment(
     return np.clip(shrunk, 1 / 16, 16.0), found.event
 
 
-def private_base_rate(
-    user_rates: FloatArray, mu: float, noise: NoiseSource
-) -> tuple[FloatArray, GaussianEvent]:
+def private_base_rate(user_rates: Vectors, mu: float, noise: NoiseSource) -> tuple[FloatArray, GaussianEvent]:
     """Mean over users of their class rates, points of the simplex around its middle."""
     k = user_rates.shape[1]
     found = private_mean_in_ball(user_rates, np.full(k, 1 / k), math.sqrt(1 - 1 / k), mu, "base rate", noise)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from userdp.arrays import FloatArray, IntArray
+from userdp.estimators.per_user import Vectors, in_parts
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
@@ -85,17 +86,18 @@ class NoisyCounts:
         return Places(place, certainty, variance, support)
 
 
-def private_counts(
-    votes: FloatArray | IntArray, bins: IntArray, mu: float, name: str, noise: NoiseSource
-) -> NoisyCounts:
+def private_counts(votes: Vectors, bins: IntArray, mu: float, name: str, noise: NoiseSource) -> NoisyCounts:
     """Count the users that vote for each bin, column by column; a vote for no bin abstains.
 
     Replacing a user takes at most one vote of each of the d columns from one bin to another: sqrt(2 d) in L2.
 
     **Guarantee**: the event's (``docs/proofs/stages.md``).
     """
-    counts = np.stack([(votes == value).sum(axis=0) for value in bins], axis=1)
-    sensitivity = math.sqrt(2 * votes.shape[1]) * COUNT_RESOLUTION * (1 + 1e-12)
+    counts = sum(
+        np.stack([(some == value).sum(axis=0) for value in bins], axis=1) for some in in_parts(votes)
+    )
+    assert isinstance(counts, np.ndarray)
+    sensitivity = math.sqrt(2 * len(counts)) * COUNT_RESOLUTION * (1 + 1e-12)
     event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
     draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
     return NoisyCounts(

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from userdp.data.stored import StoredUsers
+from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
 from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource
@@ -67,7 +67,7 @@ class Checkpoint:
         os.pwrite(self._lock, _NOTICE.encode(), 0)
         self.run = _run_name(self.folder)
 
-    def noise(self, source: NoiseSource, users: Users | StoredUsers, *arguments: Any) -> RecordedNoise:
+    def noise(self, source: NoiseSource, users: AnyUsers, *arguments: Any) -> RecordedNoise:
         """Return a source that repeats this run's draws, if data and arguments are those of this run.
 
         Raises
@@ -160,7 +160,7 @@ def _is_new(folder: Path) -> bool:
     )
 
 
-def _fingerprint(users: Users | StoredUsers, arguments: tuple[Any, ...]) -> str:
+def _fingerprint(users: AnyUsers, arguments: tuple[Any, ...]) -> str:
     """Digest data and arguments; as private as the data."""
     digest = hashlib.sha256()
     parts = (users,) if isinstance(users, Users) else (users.read(i) for i in range(len(users.parts)))

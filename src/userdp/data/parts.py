@@ -1,0 +1,133 @@
+"""Users that come in parts, one part in memory at a time, and what may be done to them part by part.
+
+Whatever is done here is done to each user alone, so it does not matter how users are cut into parts: in memory, where
+all users are one part, the result is the same bit for bit.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from userdp.data.users import Users
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive users: where they begin in the whole data, and how many they are."""
+
+    first_user: int
+    n_users: int
+    n_rows: int
+
+
+class UsersInParts(Protocol):
+    """Users that are read part by part, the same at every reading."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Who is in which part."""
+
+    @property
+    def n_users(self) -> int:
+        """How many users there are, null ones included."""
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether rows have targets."""
+
+    @property
+    def groups_of(self) -> int:
+        """The one size of groups that they may be trained in; 1 where their order is that of the ids."""
+
+    def read(self, part: int) -> Users:
+        """Read one part into memory."""
+
+
+AnyUsers: TypeAlias = Users | UsersInParts
+Change: TypeAlias = Callable[[Users], Users]
+
+
+def changed(users: AnyUsers, change: Change) -> AnyUsers:
+    """Change users' rows and targets, at once in memory, or whenever a part is read.
+
+    ``change`` must treat each user alone and keep their number. It travels to other processes, so it is made of
+    functions and classes of modules.
+
+    Examples
+    --------
+    >>> users = Users.from_rows([[1.0], [2.0]], groups=["ann", "bob"])
+    >>> changed(users, lambda some: Users(some.rows + 1, some.offsets)).rows.tolist()
+    [[2.0], [3.0]]
+    """
+    return change(users) if isinstance(users, Users) else _Changed(users, change)
+
+
+def capped(users: AnyUsers, max_items: int, generator: np.random.Generator) -> AnyUsers:
+    """Sample at most ``max_items`` of each user's own rows; from disk the same rows at every reading."""
+    if isinstance(users, Users):
+        return users.capped(max_items, generator)
+    generators = []
+    for part in users.parts:
+        generators.append(deepcopy(generator))
+        generator.random(part.n_rows)  # what the part's own rows draw
+    return _Capped(users, max_items, tuple(generators))
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """Other users' parts, with something done to them when they are read."""
+
+    users: UsersInParts
+
+    def read(self, part: int) -> Users:
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self.users.parts
+
+    @property
+    def n_users(self) -> int:
+        return self.users.n_users
+
+    @property
+    def groups_of(self) -> int:
+        return self.users.groups_of
+
+    @cached_property
+    def _shape(self) -> tuple[int, bool]:
+        example = self.read(0)
+        return example.n_features, example.has_targets
+
+    @property
+    def n_features(self) -> int:
+        return self._shape[0]
+
+    @property
+    def has_targets(self) -> bool:
+        return self._shape[1]
+
+
+@dataclass(frozen=True)
+class _Changed(_Derived):
+    change: Change
+
+    def read(self, part: int) -> Users:
+        return self.change(self.users.read(part))
+
+
+@dataclass(frozen=True)
+class _Capped(_Derived):
+    max_items: int
+    generators: tuple[np.random.Generator, ...]
+
+    def read(self, part: int) -> Users:
+        return self.users.read(part).capped(self.max_items, deepcopy(self.generators[part]))

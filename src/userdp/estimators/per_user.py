@@ -1,0 +1,64 @@
+"""One vector of each user: an array where users are in memory, else computed part by part whenever it is needed.
+
+Stages see users through this only. They add integers up over the parts, so that what they add does not depend on how
+users were cut into parts, and memory holds one part's vectors at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from userdp.arrays import FloatArray
+from userdp.data.parts import AnyUsers
+from userdp.data.users import Users
+
+
+@dataclass(frozen=True)
+class StreamedVectors:
+    """One vector of each user, part by part.
+
+    Attributes
+    ----------
+    n_users : int
+        All parts' users.
+    parts : callable
+        Begin again: yields each part's vectors, an array of shape (n_users of the part, columns).
+    """
+
+    n_users: int
+    parts: Callable[[], Iterator[FloatArray]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of users and columns."""
+        return self.n_users, next(self.parts()).shape[1]
+
+
+Vectors: TypeAlias = FloatArray | StreamedVectors
+
+
+def per_user(function: Callable[..., FloatArray], users: AnyUsers, *arguments: Any) -> Vectors:
+    """Return ``function(users, *arguments)``, one row for each user and a function of that user alone."""
+    if isinstance(users, Users):
+        return function(users, *arguments)
+    stored = users
+    return StreamedVectors(
+        stored.n_users,
+        lambda: (function(stored.read(part), *arguments) for part in range(len(stored.parts))),
+    )
+
+
+def mapped(function: Callable[..., Any], *vectors: Vectors) -> Vectors:
+    """Return ``function`` of the users' vectors, which it treats row by row."""
+    if not any(isinstance(some, StreamedVectors) for some in vectors):
+        found: FloatArray = function(*vectors)
+        return found
+    return StreamedVectors(
+        vectors[0].shape[0],
+        lambda: (function(*parts) for parts in zip(*map(in_parts, vectors), strict=True)),
+    )
+
+
+def in_parts(vectors: Vectors) -> Iterator[FloatArray]:
+    """Return the users' vectors part by part; an array is one part."""
+    return vectors.parts() if isinstance(vectors, StreamedVectors) else iter((vectors,))
