@@ -239,10 +239,10 @@ def timings(rows: list[Row]) -> list[str]:
         "",
         f"{first['task'].capitalize()} with {first['users']} users at epsilon = {first['epsilon']:g}, each method by "
         "itself on an idle machine of two cores; in parentheses over that of `userdp_default`. A fit is everything "
-        "from rows to predictions; the first one in a process also calibrates noise and compiles. A round of "
-        "`userdp_default` is its fit divided by its rounds, private scales, start and radii included; a round of the "
-        "others is descent alone. Memory is that of the whole process, resident after the imports and at its peak "
-        "(`userdp` imports JAX when it first fits).",
+        "from rows to predictions; the first one in a process, after the imports, also calibrates noise and compiles. "
+        "A round of `userdp_default` is its fit divided by its rounds, private scales, start and radii included; a "
+        "round of the others is descent alone. Memory is that of the whole process, resident after the imports and "
+        "at its peak.",
         "",
         "| table | method | ms a round | s a fit | s the first fit | MB at start | MB at the peak |",
         "|---|---|---|---|---|---|---|",

@@ -10,7 +10,7 @@ import pytest
 from userdp.data import Users
 from userdp.engines import fused, local_oracle
 from userdp.engines.layout import packed
-from userdp.engines.local import gradients_of
+from userdp.engines.local import gradients_of, layout_for
 from userdp.problems import (
     Absolute,
     Hinge,
@@ -69,7 +69,7 @@ def test_every_loss_of_the_kernel_is_tested():
 def test_gradients_are_the_derivative_s(loss, m, d):
     users = make_users([m, m, m - m // 20], d, seed=d)
     theta = np.random.default_rng(1).normal(size=d) * np.sqrt(d)
-    assert fused.layout_for(loss, d, np.float32, on_gpu=False) is packed
+    assert layout_for(loss, d, np.float32, on_gpu=False) is packed
     rows, targets = users.rows.astype(np.float32).astype(float), users.targets
     predictions = rows @ theta.astype(np.float32).astype(float)
     with jax.enable_x64(True):

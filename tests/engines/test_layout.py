@@ -1,10 +1,11 @@
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
 from userdp.data import Users
-from userdp.engines.layout import LANES, SMALL, blocks, packed, widths
+from userdp.engines.layout import LANES, SMALL, Packed, blocks, packed, small_side_by_side, widths
 from userdp.errors import InvalidInputError
 
 
@@ -24,7 +25,8 @@ def test_widths_grow_by_at_most_an_eighth():
 
 
 @pytest.mark.parametrize("law", ["equal", "uniform", "heavy tails", "powers"])
-def test_memory_stays_within_one_and_a_half_times_the_data(law):
+@pytest.mark.parametrize("lay_out", [packed, small_side_by_side, blocks])
+def test_memory_stays_within_one_and_a_half_times_the_data(law, lay_out):
     rng = np.random.default_rng(0)
     items = {
         "equal": np.full(300, 33),
@@ -33,7 +35,7 @@ def test_memory_stays_within_one_and_a_half_times_the_data(law):
         "powers": 2 ** rng.integers(0, 9, size=300) + 1,
     }[law]
     users = ragged(items, d=20)
-    laid_out = sum(block.features.nbytes for block in blocks(users))
+    laid_out = sum(some.features.nbytes for some in lay_out(users))
     assert laid_out <= 1.5 * users.rows.astype(np.float32).nbytes
 
 
@@ -69,14 +71,37 @@ def test_users_with_few_items_or_bad_values_are_null_and_hold_nothing():
         assert (block.weights[: len(null)][null] == 0).all()
 
 
-def test_small_users_come_in_full_groups_of_nobody_else():
-    users = ragged([5] * 17 + [SMALL] * 3)
-    small, large = blocks(users)
-    assert (small.lanes, large.lanes) == (LANES, 1)
-    assert len(small.features) == 2 * LANES * small.width
-    assert len(small.usable) == len(small.positions) == 2 * LANES
-    assert not small.usable[17:].any()
-    assert not small.weights[17 * small.width :].any()
+def test_small_users_lie_side_by_side_each_in_one_lane():
+    items = [5, 1, 3] * 7 + [SMALL] * 3 + [2]
+    users = ragged(items)
+    users.rows[0, 0] = np.nan
+    for few_shapes in (False, True):
+        small, large = small_side_by_side(users, dtype=np.float64, first=100, few_shapes=few_shapes)
+        assert isinstance(large, Packed)
+        assert large.positions[:3].tolist() == [121, 122, 123]
+        assert int(small.count) == 22
+        assert len(small.usable) == len(small.positions) == 2 * LANES
+        seen = 0
+        for place in range(22):
+            j, group, lane = small.positions[place] - 100, place // LANES, place % LANES
+            here = slice(small.starts[group], small.starts[group + 1])
+            assert small.usable[place] == (j != 0)
+            own = slice(users.offsets[j], users.offsets[j + 1])
+            expected = np.zeros((here.stop - here.start, 5))
+            if j:
+                expected[: items[j]] = np.column_stack(
+                    [users.rows[own], users.targets[own], np.full(items[j], 1 / items[j])]
+                )
+            numbers = (
+                small.features[here, :, lane],
+                small.targets[here, lane],
+                small.weights[here, lane],
+            )
+            assert np.array_equal(np.column_stack(numbers), expected)
+            seen += items[j]
+        assert seen == sum(items) - 3 * SMALL
+        assert not small.usable[22:].any()
+        assert small.weights.sum() == pytest.approx(21)
 
 
 def test_a_value_beyond_float32_causes_no_warning():
@@ -84,13 +109,14 @@ def test_a_value_beyond_float32_causes_no_warning():
     users.rows[0, 0] = 1e300
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        block = blocks(users)[0]
-    assert np.isinf(block.features[0, 0])
+        for lay_out in (packed, small_side_by_side, blocks):
+            assert np.isinf(lay_out(users)[0].features[0, 0]).any()
 
 
-def test_min_items():
+@pytest.mark.parametrize("lay_out", [packed, small_side_by_side, blocks])
+def test_min_items(lay_out):
     with pytest.raises(InvalidInputError, match="min_items"):
-        blocks(ragged([2, 2]), min_items=0)
+        lay_out(ragged([2, 2]), min_items=0)
 
 
 def test_packed_users_lie_as_they_are_and_null_ones_hold_nothing():
@@ -109,12 +135,12 @@ def test_packed_users_lie_as_they_are_and_null_ones_hold_nothing():
             assert not np.delete(numbers, np.s_[1:5], axis=0).any()
 
 
-def test_packed_users_have_few_shapes():
-    """Users of other sizes compile nothing again; an eighth more rows may."""
+@pytest.mark.parametrize("lay_out", [packed, small_side_by_side])
+def test_users_of_other_sizes_have_the_same_shapes(lay_out):
     rng = np.random.default_rng(0)
-    shapes = set()
-    for _ in range(20):
-        items = rng.multinomial(980 + rng.integers(20), np.ones(90) / 90) + 1
-        (one,) = packed(ragged(items[: 80 + rng.integers(3)]), few_shapes=True)
-        shapes.add((one.features.shape, one.n_users, len(one.offsets)))
-    assert len(shapes) <= 4
+    items = np.concatenate([rng.integers(1, 20, 90), [100, 200]])
+    shapes = {
+        tuple(array.shape for array in jax.tree.leaves(lay_out(ragged(rng.permutation(items) + extra))))
+        for extra in (0, 0, rng.permutation(92) < 3)
+    }
+    assert len(shapes) == 1

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from userdp.data import Users
-from userdp.engines import fused
-from userdp.engines.layout import LANES, blocks
-from userdp.engines.local import local_oracle
+from userdp.engines.layout import Packed, SideBySide, small_side_by_side
+from userdp.engines.local import layout_for, local_oracle
 from userdp.engines.shards import InTurn, Shard, _evaluate, sharded_oracle
 from userdp.errors import InvalidInputError
 from userdp.means import AdaptiveClippedMean, ClippedMean, ConcentratedMean
@@ -216,19 +215,19 @@ def test_rounds_reuse_the_gradients_of_their_moment():
     assert len(loads) == 3  # once a round, however many questions it took
 
 
-@pytest.mark.parametrize("group_size", [3, 50])
-def test_groups_are_averages_of_consecutive_users_and_the_same_in_shards(group_size):
+@pytest.mark.parametrize(("loss", "group_size"), [(Logistic(), 3), (SmoothedGLM(Hinge(), 0.3, D), 50)])
+def test_groups_are_averages_of_consecutive_users_and_the_same_in_shards(loss, group_size):
     users = make_users()
     single = np.full((N, D), np.nan)
-    oracle = local_oracle(Logistic(), users)
+    oracle = local_oracle(loss, users)
     order = np.concatenate([block.positions[: block.n_users] for block in oracle.data])
     single[order] = oracle.evaluate(np.ones(D))
     expected = [np.nanmean(single[i : i + group_size], axis=0) for i in range(0, N, group_size)]
-    local = local_oracle(Logistic(), users, group_size=group_size)
+    local = local_oracle(loss, users, group_size=group_size)
     assert local.n_users == len(expected)
     np.testing.assert_allclose(local.evaluate(np.ones(D)), expected, rtol=1e-12)
     sharded = sharded_oracle(
-        Logistic(),
+        loss,
         users,
         lambda sources, plain, has_targets: InTurn(
             [Shard(s, plain, has_targets, held=True, group_size=group_size) for s in sources]
@@ -263,8 +262,8 @@ def test_a_user_s_gradient_is_the_same_in_any_shard_and_lane(loss, n_shards):
     )
     theta = rng.normal(size=D)
     local = local_oracle(loss, users)
-    if fused.layout_for(loss, D, np.float32, on_gpu=False) is blocks:
-        assert {block.lanes for block in local.data} == {1, LANES}
+    if layout_for(loss, D, np.float32, on_gpu=False) is small_side_by_side:
+        assert [type(some) for some in local.data] == [SideBySide, Packed]
     sharded = in_shards(loss, users, n_shards).evaluate(theta)
     assert sorted(map(bytes, sharded)) == sorted(map(bytes, local.evaluate(theta)))
 

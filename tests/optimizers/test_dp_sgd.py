@@ -231,14 +231,16 @@ def test_all_rounds_run_in_one_compiled_loop():
     assert loop._loop._cache_size() == before + 1
 
 
-def test_other_numbers_of_a_clipped_run_compile_nothing():
+def test_other_numbers_rounds_and_sizes_of_a_clipped_run_compile_nothing():
     before = loop._loop._cache_size()
-    for seed, step, radius, ridge in ((1, 0.1, 1.0, 0.0), (2, 0.3, 0.7, 0.5)):
-        X, _, users = data(seed, targets=False)
-        mean = ClippedMean(radius, centre=X[0]).calibrate(N, D, BUDGET, 3)
-        oracle = replace(local_oracle(SquaredDistance(), users), ridge=ridge)
-        DPSGD(3, step).run(oracle, mean, SeededNoise(seed))
-        assert loop._loop._cache_size() == before + 1
+    rng = np.random.default_rng(0)
+    for step, radius, ridge, rounds in ((0.1, 1.0, 0.0, 3), (0.3, 0.7, 0.5, 50)):
+        groups = rng.permutation(np.repeat(np.arange(N), rng.permutation(np.arange(N) % 5 + 1)))
+        X = rng.normal(size=(len(groups), D))
+        mean = ClippedMean(radius, centre=X[0]).calibrate(N, D, BUDGET, rounds)
+        oracle = replace(local_oracle(SquaredDistance(), Users.from_rows(X, groups)), ridge=ridge)
+        DPSGD(rounds, step).run(oracle, mean, SeededNoise(0))
+    assert loop._loop._cache_size() == before + 1
 
 
 def test_same_seed_same_answer():

@@ -4,8 +4,8 @@ import warnings
 
 import polars as pl
 
-import userdp
 from benchmarks.peers.methods.interface import Array, Fit, Job, serve, timed
+from userdp import LinearRegression, LogisticRegression
 
 
 def as_frame(job: Job, X: Array) -> pl.DataFrame:
@@ -17,7 +17,7 @@ def as_frame(job: Job, X: Array) -> pl.DataFrame:
 
 def fit(job: Job, seed: int) -> Fit:
     classify = job.task == "classification"
-    Estimator = userdp.LogisticRegression if classify else userdp.LinearRegression
+    Estimator = LogisticRegression if classify else LinearRegression
     model = Estimator(epsilon=job.epsilon, delta=job.delta, random_state=seed)
     X, y = as_frame(job, job.X), job.y.astype(int) if classify else job.y
     with warnings.catch_warnings():

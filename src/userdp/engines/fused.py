@@ -21,7 +21,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import DTypeLike
 
-from userdp.engines.layout import Layout, Packed, blocks, packed
+from userdp.engines.layout import Packed
 from userdp.problems import (
     GLM,
     Absolute,
@@ -50,11 +50,6 @@ def serves(loss: object, n_features: int, dtype: DTypeLike) -> bool:
     return kernel is not None and n_features <= kernel.LONGEST_ROW
 
 
-def layout_for(loss: object, n_features: int, dtype: DTypeLike, on_gpu: bool) -> Layout:
-    """How users are laid out for whoever computes the gradients of this loss."""
-    return packed if not on_gpu and serves(loss, n_features, dtype) else blocks
-
-
 def glm_gradients(loss: GLM, users: Packed, theta: Array) -> Array:
     """Return every user's weighted sum of ``derivative(<x, theta>, y) x``, shape ``(n_users, d)``."""
     kind, constants = LOSSES.index(type(loss)), np.zeros(2, np.float32)
@@ -72,8 +67,7 @@ def glm_gradients(loss: GLM, users: Packed, theta: Array) -> Array:
         )
         return found
 
-    found = jnp.concatenate([of_users(first, last) for first, last in pairwise(cuts)])
-    return jnp.where(users.usable[:, None], found, jnp.nan)
+    return jnp.concatenate([of_users(first, last) for first, last in pairwise(cuts)])
 
 
 @cache

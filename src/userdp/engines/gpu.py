@@ -15,13 +15,31 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+from userdp.engines.cpu import Kernel, Objective
 from userdp.engines.layout import Block
+from userdp.problems import GLM
 
 # Numbers of a tile of rows that one warp holds in registers, and the longest row for which there is a tile.
 _TILE = 1024
 LONGEST_ROW = 512
 # Losses without a kernel of their own are computed for so many users at a time.
 _USERS_AT_ONCE = 1024
+
+
+def gradients(loss: Objective, kernel: Kernel, block: Block, theta: Array, key: Array) -> Array:
+    """Return every user's gradient, by a program for each user where the loss and the rows' length allow."""
+    if isinstance(loss, GLM) and len(theta) <= LONGEST_ROW:
+        return glm_gradients(loss.derivative, block, theta)
+
+    def one_user(place: Array) -> Array:
+        x, y, weights = (
+            jax.lax.dynamic_slice_in_dim(rows, place * block.width, block.width)
+            for rows in (block.features, block.targets, block.weights)
+        )
+        return kernel(theta, x, y, weights, jax.random.fold_in(key, block.positions[place]), 0)
+
+    null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
+    return batched_gradients(one_user, block.n_users, block.count, null)[: block.n_users]
 
 
 def glm_gradients(derivative: Callable[[Array, Array], Array], block: Block, theta: Array) -> Array:

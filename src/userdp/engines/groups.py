@@ -27,10 +27,10 @@ def n_groups(n_users: int, group_size: int) -> int:
     return -(-n_users // group_size)
 
 
-def members(blocks: LaidOut, group_size: int) -> IntArray:
-    """Return each group's rows among the blocks' users, shape ``(n_groups, group_size)``; -1 where there is none."""
-    positions = np.concatenate([np.asarray(b.positions)[: b.n_users] for b in blocks])
-    is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in blocks])
+def members(laid_out: LaidOut, group_size: int) -> IntArray:
+    """Return where each group's users are, shape ``(n_groups, group_size)``; -1 where there is none."""
+    positions = np.concatenate([np.asarray(b.positions)[: b.n_users] for b in laid_out])
+    is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in laid_out])
     rows = np.flatnonzero(is_real)
     rows = rows[np.argsort(positions[rows], kind="stable")]
     padded = np.full(n_groups(len(rows), group_size) * group_size, -1, np.int64)
@@ -55,10 +55,10 @@ def average(vectors: Array, groups: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def grouped(user_gradients: Any) -> Any:
-    """Return gradients of groups, from ``(blocks, members)``, for gradients of users from blocks."""
+    """Return gradients of groups, from ``(users, members)``, for gradients of users."""
 
     def group_gradients(data: tuple[LaidOut, Array], theta: Array, key: Array) -> Array:
-        blocks, groups = data
-        return average(user_gradients(blocks, theta, key), groups)
+        users, groups = data
+        return average(user_gradients(users, theta, key), groups)
 
     return group_gradients

@@ -1,11 +1,14 @@
-"""Ragged users in arrays: a few dense blocks for XLA, or row after row for a kernel that finds its users itself.
+"""Ragged users in arrays.
 
-Users with about the same number of items share a block and are padded to its width. Widths grow by at most an
-eighth, so padding costs at most 12.5% of the data. A user's width depends on that user's own number of items alone,
-and padded items have weight zero, so a block computes each user as it would alone.
+* **Packed**, row after row, for kernels that find a user's rows by themselves.
+* **Side by side**, for small users: sixteen at a time, one item of each after the other.
+* In dense **blocks** for a GPU. Users with about the same number of items share a block and are padded to its width.
 
-XLA compiles every block by itself, which takes seconds for users of thirty widths. Packed users have no widths: what
-is compiled for them knows neither how many items a user has nor, up to an eighth, how many items there are.
+What is compiled for packed users and for those side by side knows neither how many items anybody has nor, up to an
+eighth, how many there are in all: other data of the same size compile nothing again. A block is compiled for its width.
+
+Which of these a user is in depends on that user's own number of items alone, and what pads it has weight zero and adds
+exact zeros, so a user is computed as it would be alone.
 """
 
 from dataclasses import dataclass, field
@@ -22,36 +25,13 @@ from userdp.errors import InvalidInputError
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Block:
-    """Users padded to one width: user after user, ``width`` rows each, and one spare row of zeros at the end.
-
-    ``weights`` are 1/m_j for a user's own items and 0 for padding; ``usable`` is False for null users, whose
-    items are all zero here. ``positions`` are the users' places in the data, whatever block they fell into.
-    ``count`` is the number of users as an array (``n_users`` also counts null users that were added), and the
-    spare row (a spare user in ``usable`` and ``positions``) is never read: they keep a compiler from treating a
-    block with a single user in another way than a larger one. Small users come in full groups of ``lanes``, the
-    last one filled up with spare users.
-    """
-
-    features: Any
-    targets: Any
-    weights: Any
-    usable: Any
-    positions: Any
-    count: Any
-    n_users: int = field(metadata={"static": True})
-    width: int = field(metadata={"static": True})
-    lanes: int = field(metadata={"static": True})
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
 class Packed:
     """Users one after the other as they are in the data: user u owns rows offsets[u] to offsets[u + 1].
 
-    ``weights`` are 1/m_j, and 0 for null users, whose items are all zero here; ``usable``, ``positions`` and
-    ``count`` are as in a :class:`Block`. Null users without items that were added come last, and so do rows of
-    zeros that belong to nobody.
+    ``weights`` are 1/m_j, and 0 for null users, whose items are all zero here; ``usable`` is False for them.
+    ``positions`` are the users' places in the data. ``count`` is the number of users as an array (``n_users`` also
+    counts null users without items that were added, last): it keeps a compiler from treating a single user in another
+    way than several. At the end are :func:`rows_at_once` or more rows of zeros that belong to nobody.
     """
 
     features: Any
@@ -64,11 +44,51 @@ class Packed:
     n_users: int = field(metadata={"static": True})
 
 
-LaidOut: TypeAlias = tuple[Block | Packed, ...]
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SideBySide:
+    """Small users in groups of ``LANES``: a slab holds one item of each, their numbers next to each other.
+
+    ``features`` have the shape (slabs, d, LANES), ``targets`` and ``weights`` (slabs, LANES). Group g owns slabs
+    starts[g] to starts[g + 1], as many as its largest user has items; users are in the order of their numbers of
+    items, so that the others have hardly fewer. Otherwise as :class:`Packed`; the last group is filled up with users
+    that do not count.
+    """
+
+    features: Any
+    targets: Any
+    weights: Any
+    starts: Any
+    usable: Any
+    positions: Any
+    count: Any
+    n_users: int = field(metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Block:
+    """Users padded to one width: user after user, ``width`` rows each, and one spare row of zeros at the end.
+
+    As :class:`Packed`, with a spare user at the end of ``usable`` and ``positions``. Widths grow by at most an
+    eighth, so padding costs at most 12.5% of the data.
+    """
+
+    features: Any
+    targets: Any
+    weights: Any
+    usable: Any
+    positions: Any
+    count: Any
+    n_users: int = field(metadata={"static": True})
+    width: int = field(metadata={"static": True})
+
+
+LaidOut: TypeAlias = tuple[Packed | SideBySide | Block, ...]
 
 
 class Layout(Protocol):
-    """How users are laid out: :func:`blocks` or :func:`packed`."""
+    """How users are laid out."""
 
     def __call__(
         self,
@@ -79,17 +99,28 @@ class Layout(Protocol):
         first: int = 0,
         few_shapes: bool = False,
     ) -> LaidOut:
-        """Lay out users."""
+        """Lay out users; without targets they get targets of zero.
+
+        Parameters
+        ----------
+        first : int
+            The place in the whole data of the first user, where these are some of many.
+        few_shapes : bool
+            Add null users until their number is one of :func:`widths`: many shards then share a few shapes, and what
+            is compiled for one shard serves the others.
+        """
 
 
 # Users with fewer numbers than SMALL are computed LANES at a time: a loop over single users would cost more than their
 # arithmetic. Groups of 16 x 256 numbers and more are slower side by side than one by one.
 LANES = 16
 SMALL = 256
+# A kernel takes at most so many numbers of a user at once: XLA leaves arrays of this size to one thread.
+_AT_ONCE, _MOST_AT_ONCE = 2**13, 1024
 
 
 def widths(largest: int) -> IntArray:
-    """Return the block widths 1, 2, ..., 16, 18, 20, ..., 32, 36, ... up to the first that holds ``largest``.
+    """Return the widths 1, 2, ..., 16, 18, 20, ..., 32, 36, ... up to the first that holds ``largest``.
 
     There are eight between a power of two and the next.
     """
@@ -97,6 +128,105 @@ def widths(largest: int) -> IntArray:
     while found[-1] < largest:
         found.append(found[-1] + max(1, (1 << (found[-1].bit_length() - 1)) // 8))
     return np.array(found)
+
+
+def rows_at_once(numbers: int) -> int:
+    """How many rows of so many numbers a kernel takes at once: a power of two."""
+    return 1 << (max(1, min(_MOST_AT_ONCE, _AT_ONCE // numbers)).bit_length() - 1)
+
+
+def packed(
+    users: Users,
+    min_items: int = 1,
+    dtype: DTypeLike = np.float32,
+    *,
+    first: int = 0,
+    few_shapes: bool = False,
+) -> tuple[Packed, ...]:
+    """Pack all users."""
+    positions = np.arange(users.n_users) + first
+    return (_packed(users, _usable(users, min_items), positions, dtype, few_shapes),)
+
+
+def small_side_by_side(
+    users: Users,
+    min_items: int = 1,
+    dtype: DTypeLike = np.float32,
+    *,
+    first: int = 0,
+    few_shapes: bool = False,
+) -> tuple[Packed | SideBySide, ...]:
+    """Lay out small users side by side, and pack the others."""
+    usable = _usable(users, min_items)
+    is_small = users.items_per_user * users.n_features < SMALL
+    parts: list[Packed | SideBySide] = []
+    for lay_out, members in ((_side_by_side, np.flatnonzero(is_small)), (_packed, np.flatnonzero(~is_small))):
+        if len(members):
+            some = users if len(members) == users.n_users else users.take(members)
+            parts.append(lay_out(some, usable[members], members + first, dtype, few_shapes))
+    return tuple(parts)
+
+
+def _packed(
+    users: Users, usable: BoolArray, positions: IntArray, dtype: DTypeLike, few_shapes: bool
+) -> Packed:
+    n, used, items = users.n_users, len(users.rows), users.items_per_user
+    spare = int(widths(n)[-1]) - n if few_shapes else 0
+    rows = int(widths(used + rows_at_once(users.n_features))[-1])
+    features = np.zeros((rows, users.n_features), dtype)
+    targets, weights = np.zeros((2, rows), dtype)
+    mine = np.repeat(usable, items)
+    # A value too large for the type becomes an infinity, and its user null: no warning may tell.
+    with np.errstate(all="ignore"):
+        np.copyto(features[:used], users.rows, where=mine[:, None], casting="same_kind")
+        if users.targets is not None:
+            np.copyto(targets[:used], users.targets, where=mine, casting="same_kind")
+    np.copyto(weights[:used], np.repeat(1 / items, items), where=mine, casting="same_kind")
+    return Packed(
+        features=features,
+        targets=targets,
+        weights=weights,
+        offsets=np.pad(users.offsets, (0, spare), mode="edge"),
+        usable=np.pad(usable, (0, spare)),
+        positions=np.pad(positions, (0, spare)),
+        count=np.asarray(n),
+        n_users=n + spare,
+    )
+
+
+def _side_by_side(
+    users: Users, usable: BoolArray, positions: IntArray, dtype: DTypeLike, few_shapes: bool
+) -> SideBySide:
+    n, items = users.n_users, users.items_per_user
+    room = int(widths(n)[-1]) if few_shapes else n
+    places = room + -room % LANES
+    order = np.argsort(-items, kind="stable")
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    lengths = items[order[::LANES]]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    slabs = int(widths(int(starts[-1]))[-1])
+    features = np.zeros((slabs, users.n_features, LANES), dtype)
+    targets, weights = np.zeros((2, slabs, LANES), dtype)
+    mine = np.repeat(usable, items)
+    owner = np.repeat(place, items)[mine]
+    item = (np.arange(len(users.rows)) - np.repeat(users.offsets[:-1], items))[mine]
+    slab, lane = starts[owner // LANES] + item, owner % LANES
+    with np.errstate(all="ignore"):  # as above
+        features[slab, :, lane] = users.rows[mine]
+        if users.targets is not None:
+            targets[slab, lane] = users.targets[mine]
+    weights[slab, lane] = np.repeat(1 / items, items)[mine]
+    return SideBySide(
+        features=features,
+        targets=targets,
+        weights=weights,
+        starts=np.pad(starts, (0, places // LANES - len(lengths)), mode="edge"),
+        usable=np.pad(usable[order], (0, places - n)),
+        positions=np.pad(positions[order], (0, places - n)),
+        count=np.asarray(n),
+        n_users=room,
+    )
 
 
 def blocks(
@@ -107,16 +237,7 @@ def blocks(
     first: int = 0,
     few_shapes: bool = False,
 ) -> tuple[Block, ...]:
-    """Lay out users in blocks; users without targets get targets of zero.
-
-    Parameters
-    ----------
-    first : int
-        The place in the whole data of the first user, where these are some of many.
-    few_shapes : bool
-        Add null users until a block's number of users is one of :func:`widths`: blocks of many shards then share
-        a few shapes, and what is compiled for one shard serves the others.
-    """
+    """Lay out users in blocks."""
     items, usable = users.items_per_user, _usable(users, min_items)
     grid = widths(int(items.max()))
     width_of = grid[np.searchsorted(grid, items)]
@@ -124,47 +245,6 @@ def blocks(
         _block(users, np.flatnonzero(width_of == width), int(width), usable, dtype, first, few_shapes)
         for width in np.unique(width_of)
     )
-
-
-def packed(
-    users: Users,
-    min_items: int = 1,
-    dtype: DTypeLike = np.float32,
-    *,
-    first: int = 0,
-    few_shapes: bool = False,
-) -> tuple[Packed]:
-    """Pack users; the arguments are those of :func:`blocks`. The number of rows is always one of :func:`widths`."""
-    items, usable = users.items_per_user, _usable(users, min_items)
-    n, used = users.n_users, len(users.rows)
-    room = int(widths(n)[-1]) if few_shapes else n
-    rows = int(widths(used)[-1])
-    features = np.zeros((rows, users.n_features), dtype)
-    targets, weights = np.zeros((2, rows), dtype)
-    mine = np.repeat(usable, items)
-    with np.errstate(all="ignore"):  # as in a block
-        np.copyto(features[:used], users.rows, where=mine[:, None], casting="same_kind")
-        if users.targets is not None:
-            np.copyto(targets[:used], users.targets, where=mine, casting="unsafe")
-        np.copyto(weights[:used], np.repeat(1 / items, items), where=mine, casting="same_kind")
-    return (
-        Packed(
-            features=features,
-            targets=targets,
-            weights=weights,
-            offsets=np.pad(users.offsets, (0, room - n), mode="edge"),
-            usable=np.pad(usable, (0, room - n)),
-            positions=np.pad(np.arange(n) + first, (0, room - n)),
-            count=np.asarray(n),
-            n_users=room,
-        ),
-    )
-
-
-def _usable(users: Users, min_items: int) -> BoolArray:
-    if min_items < 1:
-        raise InvalidInputError(f"min_items must be at least 1, got {min_items}")
-    return users.usable(min_items)
 
 
 def _block(
@@ -178,21 +258,17 @@ def _block(
 ) -> Block:
     items, ok = users.items_per_user[members], usable[members]
     n, slot = len(members), np.arange(width)
-    lanes = LANES if width * users.n_features < SMALL else 1
     room = int(widths(n)[-1]) if few_shapes else n
-    places = room + (-room % lanes if lanes > 1 else 1)
-    rows = places * width if lanes > 1 else room * width + 1
+    rows, spare = room * width + 1, room + 1 - n
     real = (slot < items[:, None]) & ok[:, None]
     here, there = np.flatnonzero(real), (users.offsets[members][:, None] + slot)[real]
     features = np.zeros((rows, users.n_features), dtype)
     targets, weights = np.zeros((2, rows), dtype)
-    # A value too large for the type becomes an infinity, and its user null: no warning may tell.
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # as above
         features[here] = users.rows[there]
         if users.targets is not None:
             targets[here] = users.targets[there]
     weights[: n * width] = (real / items[:, None]).ravel()
-    spare = places - n
     return Block(
         features=features,
         targets=targets,
@@ -202,5 +278,10 @@ def _block(
         count=np.asarray(n),
         n_users=room,
         width=width,
-        lanes=lanes,
     )
+
+
+def _usable(users: Users, min_items: int) -> BoolArray:
+    if min_items < 1:
+        raise InvalidInputError(f"min_items must be at least 1, got {min_items}")
+    return users.usable(min_items)

@@ -1,10 +1,8 @@
 """Per-user gradients on this machine, compiled by JAX for CPU or GPU.
 
-Users are computed one after the other inside one compiled loop, each by the same kernel on that user's own items: a
-vector is bit for bit a function of its user (and of theta), whoever else is in the data. The kernel reads a
-user's features once, because the second pass finds them in the cache. Small users of a linear predictor are computed
-sixteen at a time, each in a lane of its own of the vector unit: every lane does the same additions in the same order.
-With ``userdp[fast]`` larger users have a faster kernel (:mod:`userdp.engines.fused`).
+Each user is computed by the same kernel on that user's own items: a vector is bit for bit a function of its user (and
+of theta), whoever else is in the data. The kernels are XLA's (:mod:`userdp.engines.cpu`, :mod:`userdp.engines.gpu`), or
+with ``userdp[fast]`` one that is made for the purpose (:mod:`userdp.engines.fused`).
 """
 
 from collections.abc import Callable
@@ -20,13 +18,22 @@ from numpy.typing import DTypeLike
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
-from userdp.engines import fused
+from userdp.engines import cpu, fused
+from userdp.engines.cpu import kernel_of
 from userdp.engines.groups import grouped, members, n_groups
-from userdp.engines.layout import Block, LaidOut, Packed
+from userdp.engines.layout import (
+    Block,
+    LaidOut,
+    Layout,
+    Packed,
+    SideBySide,
+    blocks,
+    packed,
+    small_side_by_side,
+)
 from userdp.errors import InvalidInputError
 from userdp.problems import (
     GLM,
-    Item,
     LinearPredictorLoss,
     Loss,
     Multinomial,
@@ -35,10 +42,8 @@ from userdp.problems import (
     SampledSmoothing,
 )
 
-# A loss, or a loss smoothed by sampling, which needs a random key as well.
-Objective: TypeAlias = Loss | SampledGLM | SampledSmoothing
+Objective: TypeAlias = cpu.Objective
 UserGradients: TypeAlias = Callable[[Any, Array, Array], Array]
-Kernel: TypeAlias = Callable[[Array, Array, Array, Array, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ def local_oracle(
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
     on_gpu = (device or jax.default_backend()) == "gpu"
-    lay_out = fused.layout_for(plain, users.n_features, dtype, on_gpu)
+    lay_out = layout_for(plain, users.n_features, dtype, on_gpu)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
         laid_out = lay_out(users, min_items, dtype)
         data: Any = jax.device_put(laid_out, _device(device))
@@ -151,25 +156,36 @@ def _device(name: str | None) -> jax.Device | None:
 @lru_cache(maxsize=64)
 def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> UserGradients:
     """Return one function per loss, so that a compiled loop serves all data of one shape."""
-    kernel = _kernel(loss, has_targets)
+    sum_gradients = kernel_of(loss, has_targets)
 
     def user_gradients(data: LaidOut, theta: Array, key: Array) -> Array:
         return jnp.concatenate([of_some(users, theta.astype(users.features.dtype), key) for users in data])
 
-    def of_some(block: Block | Packed, theta: Array, key: Array) -> Array:
-        if isinstance(block, Packed):
-            assert isinstance(loss, GLM)  # only these are packed
-            return fused.glm_gradients(loss, block, theta)
-        if on_gpu and isinstance(loss, GLM) and len(theta) <= gpu.LONGEST_ROW:
-            found = gpu.glm_gradients(loss.derivative, block, theta)
-            return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
-        if not on_gpu and block.lanes > 1 and isinstance(loss, LinearPredictorLoss):
-            return _side_by_side(loss, block, theta)
-        return _one_by_one(kernel, block, theta, key, on_gpu)
+    def of_some(users: Packed | SideBySide | Block, theta: Array, key: Array) -> Array:
+        match users:
+            case Block():
+                found = gpu.gradients(loss, sum_gradients, users, theta, key)
+            case SideBySide():
+                assert isinstance(loss, LinearPredictorLoss)  # as layout_for has it
+                found = cpu.side_by_side(loss, users, theta)
+            case Packed() if isinstance(loss, GLM) and fused.serves(loss, len(theta), theta.dtype):
+                found = fused.glm_gradients(loss, users, theta)
+            case Packed():
+                found = cpu.one_by_one(sum_gradients, users, theta, key)
+        return jnp.where(users.usable[: users.n_users, None], found, jnp.nan)
 
     if on_gpu:
         from userdp.engines import gpu
     return user_gradients
+
+
+def layout_for(loss: Objective, n_features: int, dtype: DTypeLike, on_gpu: bool) -> Layout:
+    """How users are laid out for whoever computes the gradients of this loss."""
+    if on_gpu:
+        return blocks
+    if isinstance(loss, LinearPredictorLoss) and not fused.serves(loss, n_features, dtype):
+        return small_side_by_side
+    return packed
 
 
 def n_parameters(loss: Objective, n_features: int) -> int:
@@ -204,122 +220,3 @@ def check_targets(loss: Objective, has_targets: bool) -> None:
         raise InvalidInputError(
             f"{type(labelled).__name__} needs a target for each row; give y to Users.from_rows(X, groups, y)"
         )
-
-
-def _side_by_side(loss: LinearPredictorLoss, block: Block, theta: Array) -> Array:
-    """Compute small users of one block, as many at a time as there are lanes; users are the last axis."""
-    lanes, width, d = block.lanes, block.width, theta.shape[0]
-
-    def one_group(group: Array, gradients: Array) -> Array:
-        features, targets, weights = _items(block, group * lanes, lanes)
-        x = features.reshape(lanes, width, d).transpose(1, 2, 0)
-        y, w = targets.reshape(lanes, width).T, weights.reshape(lanes, width).T
-        predictions = jnp.sum(x * theta[:, None], axis=1)
-        slopes = loss.slopes_at(predictions, jnp.sqrt(jnp.sum(x * x, axis=1)), y)
-        gradient = jnp.sum((slopes * w)[:, None] * x, axis=0).T
-        return jax.lax.dynamic_update_slice_in_dim(gradients, gradient, group * lanes, 0)
-
-    null = jnp.zeros((block.positions.shape[0], d), theta.dtype)
-    gradients: Array = jax.lax.fori_loop(0, (block.count + lanes - 1) // lanes, one_group, null)
-    return jnp.where(block.usable[:, None], gradients, jnp.nan)[: block.n_users]
-
-
-def _items(block: Block, first: Array, n_users: int) -> tuple[Array, ...]:
-    """Features, targets and weights of neighbouring users of a block."""
-    return tuple(
-        jax.lax.dynamic_slice_in_dim(rows, first * block.width, n_users * block.width)
-        for rows in (block.features, block.targets, block.weights)
-    )
-
-
-def _one_by_one(kernel: Kernel, block: Block, theta: Array, key: Array, on_gpu: bool) -> Array:
-    """Compute the users of one block, one after the other, by a loop that is compiled without their number.
-
-    A GPU computes a fixed number of users at a time instead.
-    """
-
-    def one_user(place: Array) -> Array:
-        features, targets, weights = _items(block, place, 1)
-        user_key = jax.random.fold_in(key, block.positions[place])
-        return kernel(theta, features, targets, weights, user_key)
-
-    null = jnp.full((block.positions.shape[0], theta.shape[0]), jnp.nan, theta.dtype)
-    if on_gpu:
-        from userdp.engines.gpu import batched_gradients
-
-        gradients = batched_gradients(one_user, block.n_users, block.count, null)
-    else:
-        gradients = jax.lax.fori_loop(
-            0,
-            block.count,
-            lambda place, found: jax.lax.dynamic_update_index_in_dim(found, one_user(place), place, 0),
-            null,
-        )
-    return jnp.where(block.usable[:, None], gradients, jnp.nan)[: block.n_users]
-
-
-def _kernel(loss: Objective, has_targets: bool) -> Kernel:
-    """Return ``(theta, features, targets, weights, key) -> sum_k weights_k grad l(theta; item_k)``."""
-
-    def items(x: Array, y: Array) -> Item:
-        return (x, y) if has_targets else x
-
-    match loss:
-        case LinearPredictorLoss():
-            return lambda theta, x, y, weights, key: (loss.slopes(theta, x, y) * weights) @ x
-        case SampledGLM():
-            return lambda theta, x, y, weights, key: (loss.slopes(theta, x, y, key) * weights) @ x
-        case Multinomial():
-            # Class by class: a product of two matrices would be summed in an order that depends on the threads.
-            return lambda theta, x, y, weights, key: jax.lax.map(
-                lambda residuals: (residuals * weights) @ x, loss.residuals(theta, x, _classes(y)).T
-            ).ravel()
-        case SampledSmoothing():
-            return lambda theta, x, y, weights, key: _weighted_sum(
-                lambda item, k: loss.item_gradient(theta, item, jax.random.fold_in(key, k)),
-                items(x, y),
-                weights,
-                theta,
-            )
-        case Loss():
-            return lambda theta, x, y, weights, key: _weighted_sum(
-                lambda item, k: loss.item_gradient(theta, item), items(x, y), weights, theta
-            )
-    raise InvalidInputError(
-        f"loss must be a userdp.problems.Loss, got {type(loss).__name__}; wrap a JAX function in JaxLoss"
-    )
-
-
-def _classes(targets: Array) -> Array:
-    """Targets as class numbers; what is not a whole number is none of the classes."""
-    return jnp.where(targets == jnp.rint(targets), targets, -1.0).astype(jnp.int32)
-
-
-# Items are taken so many numbers at a time: XLA leaves arrays of this size to one thread.
-_CHUNK = 2**13
-
-
-def _weighted_sum(
-    item_gradient: Callable[[Item, Array], Array], items: Item, weights: Array, theta: Array
-) -> Array:
-    """Return ``sum_k weights_k item_gradient(item_k, k)`` without an (m, d) array of gradients.
-
-    A larger array would be cut among the threads, and then the last bits of a user's gradient depend on how many
-    there are.
-    """
-    m = weights.shape[0]
-    size = min(m, max(1, _CHUNK // theta.shape[0]))
-
-    def add(total: Array, first: Array | int, length: int) -> Array:
-        chunk, part = jax.tree.map(
-            lambda rows: jax.lax.dynamic_slice_in_dim(rows, first, length), (items, weights)
-        )
-        gradients = jax.vmap(item_gradient)(chunk, first + jnp.arange(length))
-        # A padded item may have a gradient that is not finite; it is left out, not multiplied.
-        kept = jnp.where(part[:, None] > 0, gradients * part[:, None], 0.0)
-        return total + jnp.sum(kept, axis=0)
-
-    total = jax.lax.fori_loop(
-        0, m // size, lambda i, total: add(total, i * size, size), jnp.zeros_like(theta)
-    )
-    return add(total, m - m % size, m % size) if m % size else total

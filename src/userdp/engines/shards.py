@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, UsersInParts
-from userdp.engines.fused import layout_for
 from userdp.engines.groups import average, members, n_groups
 from userdp.engines.layout import LaidOut, widths
 from userdp.engines.local import (
@@ -26,6 +25,7 @@ from userdp.engines.local import (
     UserGradients,
     check_targets,
     gradients_of,
+    layout_for,
     n_parameters,
     weighted,
     without_ridge,

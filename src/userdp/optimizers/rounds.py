@@ -25,7 +25,7 @@ from userdp.means.interface import Session
 from userdp.problems import Domain
 
 # Loops are compiled for so many rounds, or for twice, four times as many.
-_FEWEST_ROUNDS = 64
+_FEWEST_ROUNDS = 128
 
 
 @jax.tree_util.register_dataclass

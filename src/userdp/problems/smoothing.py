@@ -148,15 +148,17 @@ class SampledGLM:
             dimension=count("dimension", self.dimension, 1, _DIMENSION_REMEDY),
         )
 
-    def slopes(self, theta: Array, features: Array, targets: Array, key: Array) -> Array:
-        """Slopes of the items of one user, features ``(m, d)``; item k uses ``fold_in(key, k)``."""
+    def slopes(
+        self, theta: Array, features: Array, targets: Array, key: Array, first: Array | int = 0
+    ) -> Array:
+        """Slopes of items first, first + 1, ... of one user, features ``(m, d)``; item k uses ``fold_in(key, k)``."""
         prediction, width = _along(self.radius, self.dimension, theta, features)
         marginal = BallMarginal(self.dimension)
 
         def draw(item_key: Array) -> Array:
             return marginal.sample(item_key, (), theta.dtype)
 
-        B: Array = jax.vmap(draw)(_item_keys(key, features.shape[0]))
+        B: Array = jax.vmap(draw)(_item_keys(key, features.shape[0], first))
         return self.loss.derivative(prediction + width * B, targets)
 
 
@@ -216,9 +218,9 @@ def _require_dimension(dimension: int, theta: Array) -> None:
         )
 
 
-def _item_keys(key: Array, items: int) -> Array:
+def _item_keys(key: Array, items: int, first: Array | int = 0) -> Array:
     # fold_in, not split: item k's draw must not depend on how many items there are.
-    keys: Array = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(items))
+    keys: Array = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, first + jnp.arange(items))
     return keys
 
 
