@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.engines.groups import average, members, n_groups
+from userdp.engines.laid_out import laid_out
 from userdp.engines.layout import Block, widths
 from userdp.engines.local import (
     Objective,
@@ -89,7 +90,9 @@ class Shard:
         return self._vectors
 
     def _load(self) -> tuple[Block, ...]:
-        data: tuple[Block, ...] = jax.tree.map(jnp.asarray, self._source.load())
+        # Nobody writes to what a source returns, so it need not be copied.
+        place = partial(jax.device_put, may_alias=True)
+        data: tuple[Block, ...] = jax.tree.map(place, self._source.load())
         if self._held:
             self._data = data
         return data
@@ -202,12 +205,14 @@ def streamed_oracle(
 ) -> ShardedOracle:
     """Return the oracle of users on disk, who are read part by part in every round.
 
-    Memory holds one part, and one vector of each user.
+    Memory holds one part, and one vector of each user. Beside the users, the disk holds their rows as they are laid
+    out, in float32, as long as the oracle lives.
     """
 
     def in_turn(sources: Sequence[Source], plain: Objective, has_targets: bool) -> Workers:
+        kept = laid_out(sources, users.folder)
         return InTurn(
-            [Shard(source, plain, has_targets, held=False, group_size=group_size) for source in sources]
+            [Shard(source, plain, has_targets, held=False, group_size=group_size) for source in kept]
         )
 
     return sharded_oracle(

@@ -13,7 +13,7 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
-from userdp.estimators.per_user import Vectors, in_parts, mapped, per_user
+from userdp.estimators.per_user import Vectors, mapped, per_user, total
 from userdp.estimators.votes import (
     POWERS,
     near_zero,
@@ -98,8 +98,8 @@ def private_mean_in_ball(
     lattice = Lattice.fine_enough(radius, n, d)
     sensitivity = 2.0 * lattice.radius_units
     event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
-    total = sum(clip_to_lattice_ball(some, centre, lattice).sum(axis=0) for some in in_parts(vectors))
-    noisy = total + noise.discrete_gaussian(event.scale, d)
+    sum_of_users = total(lambda some: clip_to_lattice_ball(some, centre, lattice).sum(axis=0), vectors)
+    noisy = sum_of_users + noise.discrete_gaussian(event.scale, d)
     step = lattice.step / n
     return BallMean(centre + noisy * step, event.scale * step, event)
 
