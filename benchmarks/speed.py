@@ -16,7 +16,7 @@ from userdp.arrays import FloatArray
 from userdp.data.users import Users
 from userdp.engines import fused
 from userdp.engines.layout import blocks
-from userdp.engines.local import GradientOracle, local_oracle
+from userdp.engines.local import local_oracle
 from userdp.means import ClippedMean, ConcentratedMean
 from userdp.means.friends import friend_counts
 from userdp.means.interface import MeanEstimator
@@ -33,8 +33,8 @@ CERTIFIED = ConcentratedMean(1.0, gate="deferred")
 # the largest ones, and not from a cache.
 RANGES = {
     "users": [(n, 20, 10) for n in (62_500, 125_000, 250_000, 500_000, 1_000_000)],
-    "items": [(10_000, m, 100) for m in (32, 64, 128, 256, 512)],
-    "features": [(10_000, 100, d) for d in (32, 64, 128, 256, 512)],
+    "items": [(5_000, m, 100) for m in (32, 64, 128, 256, 512)],
+    "features": [(5_000, 100, d) for d in (32, 64, 128, 256, 512)],
 }
 
 
@@ -98,31 +98,21 @@ def milliseconds_per_round(
     users: Users, rounds: int, repeats: int = 3, mean: MeanEstimator = CERTIFIED
 ) -> float:
     """Time a training, compiled before, and divide by its rounds."""
-    return 1e3 * run_seconds(local_oracle(Logistic(), users), rounds, repeats, mean) / rounds
-
-
-def milliseconds_per_further_round(users: Users) -> float:
-    """Time trainings of two lengths and divide the difference: what happens once in a training is no round's cost."""
     oracle = local_oracle(Logistic(), users)
-    further = int(np.clip(5e9 / users.rows.size, 10, 100))  # half a second or more
-    return 1e3 * (run_seconds(oracle, 2 + further) - run_seconds(oracle, 2)) / further
-
-
-def run_seconds(
-    oracle: GradientOracle, rounds: int, repeats: int = 3, mean: MeanEstimator = CERTIFIED
-) -> float:
-    calibrated = mean.calibrate(oracle.n_users, oracle.dimension, Budget(1.0, 1e-6), rounds)
+    calibrated = mean.calibrate(users.n_users, users.n_features, Budget(1.0, 1e-6), rounds)
     optimizer = DPSGD(rounds, 1.0)
     optimizer.run(oracle, calibrated, SeededNoise(0))
-    run = interleaved_seconds({"run": lambda: optimizer.run(oracle, calibrated, SeededNoise(0))}, repeats)
-    return run["run"]
+    best = interleaved_seconds({"run": lambda: optimizer.run(oracle, calibrated, SeededNoise(0))}, repeats)[
+        "run"
+    ]
+    return 1e3 * best / rounds
 
 
 def exponents() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, sizes in RANGES.items():
         index = ("users", "items", "features").index(name)
-        costs = [milliseconds_per_further_round(make_users(*size)) for size in sizes]
+        costs = [milliseconds_per_round(make_users(*size), 20) for size in sizes]
         slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
         found[name] = {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
     return found
@@ -199,8 +189,7 @@ def publish(result: dict[str, Any]) -> None:
         "",
         "## How a round's cost grows",
         "",
-        "Concentrated users; n, m, d as in the table. The smallest data set is larger than the processor's caches. A "
-        "round is what one more round adds to a training.",
+        "Concentrated users; n, m, d as in the table. The smallest data set is larger than the processor's caches.",
         "",
         "| along | exponent (linear is 1) | (n, m, d): ms a round |",
         "|---|---|---|",
