@@ -32,9 +32,9 @@ def test_the_second_round_reads_what_the_first_one_wrote(stored, monkeypatch):
     oracle = LocalEngine().oracle(Logistic(), stored)
     first = oracle.evaluate(np.zeros(2))
     assert len(kept(stored)) == len(stored.parts) > 1
-    sources = [shard._source for shard in oracle.workers._shards]
-    for source in sources:
-        written, again = source.source.load(), source.load()
+    for shard in oracle.workers._shards:
+        source, lay_out = shard._source, shard._lay_out
+        written, again = source.source.load(lay_out), source.load(lay_out)
         assert jax.tree.structure(written) == jax.tree.structure(again)
         for one, two in zip(jax.tree.leaves(written), jax.tree.leaves(again), strict=True):
             assert one.dtype == two.dtype

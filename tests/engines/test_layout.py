@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from userdp.data import Users
-from userdp.engines.layout import LANES, SMALL, blocks, widths
+from userdp.engines.layout import LANES, SMALL, blocks, packed, widths
 from userdp.errors import InvalidInputError
 
 
@@ -91,3 +91,30 @@ def test_a_value_beyond_float32_causes_no_warning():
 def test_min_items():
     with pytest.raises(InvalidInputError, match="min_items"):
         blocks(ragged([2, 2]), min_items=0)
+
+
+def test_packed_users_lie_as_they_are_and_null_ones_hold_nothing():
+    users = ragged([1, 4, 4, 3])
+    users.rows[6, 1], users.targets[10] = np.nan, np.inf
+    for few_shapes in (False, True):
+        (laid_out,) = packed(users, min_items=2, dtype=np.float64, first=10, few_shapes=few_shapes)
+        assert laid_out.usable[:4].tolist() == [False, True, False, False]
+        assert int(laid_out.count) == 4
+        assert laid_out.positions[:4].tolist() == [10, 11, 12, 13]
+        assert laid_out.offsets[:5].tolist() == users.offsets.tolist()
+        assert np.array_equal(laid_out.features[1:5], users.rows[1:5])
+        assert np.array_equal(laid_out.targets[1:5], users.targets[1:5])
+        assert laid_out.weights.tolist()[1:5] == [0.25] * 4
+        for numbers in (laid_out.features, laid_out.targets, laid_out.weights):
+            assert not np.delete(numbers, np.s_[1:5], axis=0).any()
+
+
+def test_packed_users_have_few_shapes():
+    """Users of other sizes compile nothing again; an eighth more rows may."""
+    rng = np.random.default_rng(0)
+    shapes = set()
+    for _ in range(20):
+        items = rng.multinomial(980 + rng.integers(20), np.ones(90) / 90) + 1
+        (one,) = packed(ragged(items[: 80 + rng.integers(3)]), few_shapes=True)
+        shapes.add((one.features.shape, one.n_users, len(one.offsets)))
+    assert len(shapes) <= 4

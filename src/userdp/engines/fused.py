@@ -14,14 +14,14 @@ from dataclasses import astuple
 from functools import cache
 from itertools import pairwise
 from types import ModuleType
-from typing import TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import DTypeLike
 
-from userdp.engines.layout import Block
+from userdp.engines.layout import Layout, Packed, blocks, packed
 from userdp.problems import (
     GLM,
     Absolute,
@@ -37,38 +37,43 @@ from userdp.problems import (
 _TARGET = "userdp_glm_gradients"
 # In the order of the kernel's numbers for them. Their fields, at most two, are the constants of the derivative.
 LOSSES = (Logistic, Hinge, SquaredHinge, Squared, Absolute, Pinball, Huber, Poisson)
-# A block is cut into calls of at least so many numbers, which XLA hands to its threads.
+# The users are cut into calls of at least so many numbers, which XLA hands to its threads.
 _PIECE = 2**20
 _MOST_PIECES = 32
 
 
-def serves(loss: object, block: Block) -> TypeGuard[GLM]:
-    """Whether the kernel is there and made for this loss and for users of this width with rows of this length."""
-    numbers = block.features
-    if type(loss) not in LOSSES or block.lanes > 1 or numbers.dtype != jnp.float32:
+def serves(loss: object, n_features: int, dtype: DTypeLike) -> bool:
+    """Whether the kernel is there and made for this loss and for rows of this type and length."""
+    if type(loss) not in LOSSES or np.dtype(dtype) != np.float32:
         return False
     kernel = _kernel()
-    return kernel is not None and numbers.shape[1] <= kernel.LONGEST_ROW
+    return kernel is not None and n_features <= kernel.LONGEST_ROW
 
 
-def glm_gradients(loss: GLM, block: Block, theta: Array) -> Array:
+def layout_for(loss: object, n_features: int, dtype: DTypeLike, on_gpu: bool) -> Layout:
+    """How users are laid out for whoever computes the gradients of this loss."""
+    return packed if not on_gpu and serves(loss, n_features, dtype) else blocks
+
+
+def glm_gradients(loss: GLM, users: Packed, theta: Array) -> Array:
     """Return every user's weighted sum of ``derivative(<x, theta>, y) x``, shape ``(n_users, d)``."""
     kind, constants = LOSSES.index(type(loss)), np.zeros(2, np.float32)
     fields = astuple(loss)  # type: ignore[call-overload]
     constants[: len(fields)] = fields
-    n, d = block.n_users, theta.shape[0]
-    pieces = max(1, min(_MOST_PIECES, n, n * block.width * d // _PIECE))
+    n, d = users.n_users, theta.shape[0]
+    pieces = max(1, min(_MOST_PIECES, n, users.features.size // _PIECE))
     cuts = np.linspace(0, n, pieces + 1).astype(int)
 
     def of_users(first: int, last: int) -> Array:
         shape = jax.ShapeDtypeStruct((last - first, d), jnp.float32)  # type: ignore[no-untyped-call]
-        place = np.array([kind, first, block.width], np.int32)
+        question = np.array([kind, first], np.int32)
         found: Array = jax.ffi.ffi_call(_TARGET, shape)(
-            block.features, block.targets, block.weights, theta, place, constants
+            users.features, users.targets, users.weights, theta, users.offsets, question, constants
         )
         return found
 
-    return jnp.concatenate([of_users(first, last) for first, last in pairwise(cuts)])
+    found = jnp.concatenate([of_users(first, last) for first, last in pairwise(cuts)])
+    return jnp.where(users.usable[:, None], found, jnp.nan)
 
 
 @cache

@@ -192,19 +192,19 @@ def handler(frame):
         metadata = carray(_pointer(_words(call[1], 4)[3]), (9,), np.int32)
         metadata[6], metadata[7], metadata[8] = 0, 1, 0  # major, minor, no traits
         return 0
-    arguments, result = _words(call[9], 6), _words(call[14], 1)[0]
+    arguments, result = _words(call[9], 7), _words(call[14], 1)[0]
     shape = _words(_words(arguments[0], 6)[5], 2)
     rows, d = shape[0], shape[1]
     features = _floats(arguments[0], rows * d).reshape(rows, d)
     targets, weights = _floats(arguments[1], rows), _floats(arguments[2], rows)
-    theta, constants = _floats(arguments[3], d), _floats(arguments[5], 2)
-    setting = carray(_pointer(_words(arguments[4], 6)[3]), (3,), np.int32)
-    kind, first, width = setting[0], np.int64(setting[1]), np.int64(setting[2])
+    theta, constants = _floats(arguments[3], d), _floats(arguments[6], 2)
+    question = carray(_pointer(_words(arguments[5], 6)[3]), (2,), np.int32)
+    kind, first = question[0], np.int64(question[1])
     n = _words(_words(result, 6)[5], 2)[0]
+    offsets = _words(_words(arguments[4], 6)[3], first + n + 1)
     gradients = _floats(result, n * d).reshape(n, d)
     for user in range(n):
-        start = (first + user) * width
-        own = slice(start, start + width)
+        own = slice(offsets[first + user], offsets[first + user + 1])
         _sum_user(
             features[own],
             targets[own],

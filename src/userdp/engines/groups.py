@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from userdp.arrays import IntArray
-from userdp.engines.layout import Block
+from userdp.engines.layout import LaidOut
 from userdp.errors import InvalidInputError
 
 
@@ -27,7 +27,7 @@ def n_groups(n_users: int, group_size: int) -> int:
     return -(-n_users // group_size)
 
 
-def members(blocks: tuple[Block, ...], group_size: int) -> IntArray:
+def members(blocks: LaidOut, group_size: int) -> IntArray:
     """Return each group's rows among the blocks' users, shape ``(n_groups, group_size)``; -1 where there is none."""
     positions = np.concatenate([np.asarray(b.positions)[: b.n_users] for b in blocks])
     is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in blocks])
@@ -57,7 +57,7 @@ def average(vectors: Array, groups: Array) -> Array:
 def grouped(user_gradients: Any) -> Any:
     """Return gradients of groups, from ``(blocks, members)``, for gradients of users from blocks."""
 
-    def group_gradients(data: tuple[tuple[Block, ...], Array], theta: Array, key: Array) -> Array:
+    def group_gradients(data: tuple[LaidOut, Array], theta: Array, key: Array) -> Array:
         blocks, groups = data
         return average(user_gradients(blocks, theta, key), groups)
 

@@ -1,23 +1,22 @@
-"""Blocks that are laid out once and mapped from disk afterwards, for users that do not fit in memory."""
+"""Users that are laid out once and mapped from disk afterwards, for users that do not fit in memory."""
 
 import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
-from userdp.engines.layout import Block
+from userdp.engines.layout import Block, LaidOut, Layout, Packed
 from userdp.engines.sources import Source
 
-_SMALL = ("targets", "weights", "usable", "positions", "count")
-_NUMBERS = ("n_users", "width", "lanes")
+_KINDS = {kind.__name__: kind for kind in (Block, Packed)}
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class KeptOnDisk:
     """A source that writes its blocks down when they are first asked for, if there is room on the disk.
 
     Afterwards their features are mapped into memory, not read: what computes with them finds them there without a copy.
@@ -32,12 +31,17 @@ class LaidOut:
         """How many users the shard has."""
         return self.source.n_users
 
-    def load(self) -> tuple[Block, ...]:
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return self.source.n_features
+
+    def load(self, lay_out: Layout) -> LaidOut:
         """Map the blocks, or lay the users out."""
         kept = self.folder.path / f"{self.number:05d}"
         if kept.exists():
             return tuple(_read(kept, i) for i in range(len(list(kept.glob("*.npz")))))
-        found, draft = self.source.load(), kept.with_suffix(".draft")
+        found, draft = self.source.load(lay_out), kept.with_suffix(".draft")
         try:
             draft.mkdir()
             for i, block in enumerate(found):
@@ -48,13 +52,13 @@ class LaidOut:
         return found
 
 
-def laid_out(sources: Sequence[Source], within: Path) -> list[Source]:
+def kept_on_disk(sources: Sequence[Source], within: Path) -> list[Source]:
     """Let sources keep their blocks in a new folder, which is gone when they are."""
     try:
         folder = _Folder(within)
     except OSError:
         return list(sources)
-    return [LaidOut(source, folder, number) for number, source in enumerate(sources)]
+    return [KeptOnDisk(source, folder, number) for number, source in enumerate(sources)]
 
 
 class _Folder:
@@ -65,14 +69,19 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-def _write(folder: Path, number: int, block: Block) -> None:
+def _write(folder: Path, number: int, block: Block | Packed) -> None:
     np.save(folder / f"{number}.npy", block.features)
-    numbers = np.array([getattr(block, name) for name in _NUMBERS])
-    np.savez(folder / f"{number}.npz", numbers=numbers, **{name: getattr(block, name) for name in _SMALL})
+    rest = {field.name: getattr(block, field.name) for field in fields(block) if field.name != "features"}
+    np.savez(folder / f"{number}.npz", kind=type(block).__name__, **rest)
 
 
-def _read(folder: Path, number: int) -> Block:
+def _read(folder: Path, number: int) -> Block | Packed:
     features = np.load(folder / f"{number}.npy", mmap_mode="c")
     with np.load(folder / f"{number}.npz") as rest:
-        numbers = dict(zip(_NUMBERS, rest["numbers"].tolist(), strict=True))
-        return Block(features, *(rest[name] for name in _SMALL), **numbers)
+        kind = _KINDS[str(rest["kind"])]
+        found = {
+            field.name: int(rest[field.name]) if field.metadata.get("static") else rest[field.name]
+            for field in fields(kind)[1:]
+        }
+    block: Block | Packed = kind(features, **found)
+    return block

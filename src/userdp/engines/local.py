@@ -22,7 +22,7 @@ from userdp.arrays import FloatArray
 from userdp.data.users import Users
 from userdp.engines import fused
 from userdp.engines.groups import grouped, members, n_groups
-from userdp.engines.layout import Block, blocks
+from userdp.engines.layout import Block, LaidOut, Packed
 from userdp.errors import InvalidInputError
 from userdp.problems import (
     GLM,
@@ -108,10 +108,11 @@ def local_oracle(
     check_targets(plain, users.has_targets)
     if dimension is None:
         dimension = n_parameters(plain, users.n_features)
-    with jax.enable_x64(True):  # else float64 data would be cut to float32
-        laid_out = blocks(users, min_items, dtype)
-        data: Any = jax.device_put(laid_out, _device(device))
     on_gpu = (device or jax.default_backend()) == "gpu"
+    lay_out = fused.layout_for(plain, users.n_features, dtype, on_gpu)
+    with jax.enable_x64(True):  # else float64 data would be cut to float32
+        laid_out = lay_out(users, min_items, dtype)
+        data: Any = jax.device_put(laid_out, _device(device))
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)
     if group_size > 1:
         with jax.enable_x64(True):
@@ -136,16 +137,15 @@ def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> Us
     """Return one function per loss, so that a compiled loop serves all data of one shape."""
     kernel = _kernel(loss, has_targets)
 
-    def user_gradients(data: tuple[Block, ...], theta: Array, key: Array) -> Array:
-        return jnp.concatenate([of_block(block, theta, key) for block in data])
+    def user_gradients(data: LaidOut, theta: Array, key: Array) -> Array:
+        return jnp.concatenate([of_some(users, theta.astype(users.features.dtype), key) for users in data])
 
-    def of_block(block: Block, theta: Array, key: Array) -> Array:
-        theta = theta.astype(block.features.dtype)
+    def of_some(block: Block | Packed, theta: Array, key: Array) -> Array:
+        if isinstance(block, Packed):
+            assert isinstance(loss, GLM)  # only these are packed
+            return fused.glm_gradients(loss, block, theta)
         if on_gpu and isinstance(loss, GLM) and len(theta) <= gpu.LONGEST_ROW:
             found = gpu.glm_gradients(loss.derivative, block, theta)
-            return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
-        if not on_gpu and fused.serves(loss, block):
-            found = fused.glm_gradients(loss, block, theta)
             return jnp.where(block.usable[: block.n_users, None], found, jnp.nan)
         if not on_gpu and block.lanes > 1 and isinstance(loss, LinearPredictorLoss):
             return _side_by_side(loss, block, theta)

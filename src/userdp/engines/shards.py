@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, UsersInParts
+from userdp.engines.fused import layout_for
 from userdp.engines.groups import average, members, n_groups
-from userdp.engines.laid_out import laid_out
-from userdp.engines.layout import Block, widths
+from userdp.engines.laid_out import kept_on_disk
+from userdp.engines.layout import Block, LaidOut, Packed, widths
 from userdp.engines.local import (
     Objective,
     check_targets,
@@ -57,8 +58,10 @@ class Shard:
         self, source: Source, loss: Objective, has_targets: bool, *, held: bool, group_size: int = 1
     ) -> None:
         self._source, self._held, self._group_size = source, held, group_size
-        self._gradients = gradients_of(loss, has_targets, jax.default_backend() == "gpu")
-        self._data: tuple[Block, ...] | None = None
+        on_gpu = jax.default_backend() == "gpu"
+        self._gradients = gradients_of(loss, has_targets, on_gpu)
+        self._lay_out = layout_for(loss, source.n_features, np.float32, on_gpu)
+        self._data: LaidOut | None = None
         self._is_real: BoolArray = np.zeros(0, bool)
         self._moment: Moment | None = None
         self._vectors: Array | None = None
@@ -89,10 +92,10 @@ class Shard:
             self._vectors, self._is_real, self._moment = _stacked(found), is_real, moment
         return self._vectors
 
-    def _load(self) -> tuple[Block, ...]:
+    def _load(self) -> LaidOut:
         # Nobody writes to what a source returns, so it need not be copied.
         place = partial(jax.device_put, may_alias=True)
-        data: tuple[Block, ...] = jax.tree.map(place, self._source.load())
+        data: LaidOut = jax.tree.map(place, self._source.load(self._lay_out))
         if self._held:
             self._data = data
         return data
@@ -210,7 +213,7 @@ def streamed_oracle(
     """
 
     def in_turn(sources: Sequence[Source], plain: Objective, has_targets: bool) -> Workers:
-        kept = laid_out(sources, users.folder)
+        kept = kept_on_disk(sources, users.folder)
         return InTurn(
             [Shard(source, plain, has_targets, held=False, group_size=group_size) for source in kept]
         )
@@ -234,7 +237,7 @@ def as_they_are(vectors: FloatArray) -> FloatArray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _block_gradients(gradients: Any, block: Block, theta: Array, key: Array) -> Array:
+def _block_gradients(gradients: Any, block: Block | Packed, theta: Array, key: Array) -> Array:
     found: Array = gradients((block,), theta, key)
     return found
 

@@ -9,19 +9,23 @@ import numpy as np
 from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.data.users import Users
 from userdp.engines.groups import n_groups
-from userdp.engines.layout import Block, blocks
+from userdp.engines.layout import LaidOut, Layout
 from userdp.errors import InvalidInputError
 
 
 class Source(Protocol):
     """Where a shard finds its users."""
 
-    def load(self) -> tuple[Block, ...]:
+    def load(self, lay_out: Layout) -> LaidOut:
         """Lay the users out; the same at every call."""
 
     @property
     def n_users(self) -> int:
         """How many users the shard has."""
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,14 @@ class InMemory:
         """How many users the shard has."""
         return self.users.n_users
 
-    def load(self) -> tuple[Block, ...]:
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return self.users.n_features
+
+    def load(self, lay_out: Layout) -> LaidOut:
         """Lay the users out in memory."""
-        return blocks(self.users, self.min_items, first=self.first, few_shapes=True)
+        return lay_out(self.users, self.min_items, first=self.first, few_shapes=True)
 
 
 @dataclass(frozen=True)
@@ -55,10 +64,15 @@ class OnDisk:
         """How many users the shard has."""
         return self.stored.parts[self.part].n_users
 
-    def load(self) -> tuple[Block, ...]:
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return self.stored.n_features
+
+    def load(self, lay_out: Layout) -> LaidOut:
         """Read the part and lay its users out."""
         first = self.stored.parts[self.part].first_user
-        return blocks(self.stored.read(self.part), self.min_items, first=first, few_shapes=True)
+        return lay_out(self.stored.read(self.part), self.min_items, first=first, few_shapes=True)
 
 
 def sources_of(users: AnyUsers, min_items: int, n_shards: int, group_size: int = 1) -> list[Source]:

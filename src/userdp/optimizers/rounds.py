@@ -2,7 +2,8 @@
 
 Both take the same step (:func:`_advance`), and theta is the same bit for bit: the step stands in a branch by itself,
 and its products are rounded before they are added (:func:`_rounded`), whatever else the compiler sees around it. The
-numbers of a step are arguments of what is compiled, so other data of the same shape compile nothing again.
+numbers of a step, and of steps, are arguments of what is compiled, so other data of the same shape compile nothing
+again, nor do other numbers of rounds up to a power of two.
 
 A mean that cannot run inside a loop is asked round by round (:func:`run_session`).
 """
@@ -23,14 +24,17 @@ from userdp.means.in_loop import CompiledMean, InLoopMean, ShardedMean
 from userdp.means.interface import Session
 from userdp.problems import Domain
 
+# Loops are compiled for so many rounds, or for twice, four times as many.
+_FEWEST_ROUNDS = 64
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Descent:
     """The public numbers of a step, an argument of the compiled loops."""
 
-    rounds: int = field(metadata={"static": True})
-    first_averaged: int = field(metadata={"static": True})
+    rounds: int
+    first_averaged: int
     step_size: float
     domain: Domain = field(metadata={"static": True})
     ridge: float
@@ -66,10 +70,10 @@ def run_rounds(
     draws: Any,
     key: Array,
     progress: Progress | None = None,
-) -> tuple[Array, Any]:
+) -> tuple[FloatArray, Any]:
     """Run all rounds; return the average iterate and the mean's final state."""
     centre = _ridge_centre(oracle, theta_0)
-    carry, done = Carry(theta_0, jnp.zeros_like(theta_0), private.initial_state()), 0
+    carry, done = Carry(theta_0, np.zeros(theta_0.shape), private.initial_state()), 0
     if progress is not None:
         done, carry = progress.load(carry)
     while done < descent.rounds:
@@ -81,7 +85,7 @@ def run_rounds(
         done = last
         if progress is not None:
             progress.save(done, carry)
-    return carry.total / (descent.rounds - descent.first_averaged), carry.state
+    return np.asarray(carry.total) / (descent.rounds - descent.first_averaged), carry.state
 
 
 def _compiled(
@@ -95,13 +99,16 @@ def _compiled(
     first: int,
     last: int,
 ) -> Carry:
-    some = jax.tree.map(lambda draw: draw[first:last], draws)
-    rounds = jnp.arange(first, last)
-    return Carry(
-        *_loop(
-            oracle.user_gradients, descent, private.compiled, oracle.data, centre, carry, rounds, some, key
-        )
-    )
+    few = jax.tree.map(_with_room, draws)
+    loop = partial(_loop, oracle.user_gradients, descent, private.compiled, oracle.data, centre)
+    return Carry(*loop(carry, first, last, few, key))
+
+
+def _with_room(draw: Any) -> Any:
+    """Append zeros that no round reads, up to a power of two: other numbers of rounds compile nothing again."""
+    rounds = len(draw)
+    room = max(_FEWEST_ROUNDS, 1 << (rounds - 1).bit_length())
+    return np.pad(draw, [(0, room - rounds)] + [(0, 0)] * (np.ndim(draw) - 1))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -112,19 +119,20 @@ def _loop(
     data: Any,
     centre: Array,
     carry: Carry,
-    rounds: Array,
+    first: Array,
+    last: Array,
     draws: Any,
     key: Array,
 ) -> Carry:
     """Run some rounds in one compiled loop."""
 
-    def step(carry: Carry, round_: tuple[Array, Any]) -> tuple[Carry, None]:
-        t, draw = round_
+    def step(t: Array, carry: Carry) -> Carry:
+        draw = jax.tree.map(lambda draws: draws[t], draws)
         vectors = user_gradients(data, carry.theta, jax.random.fold_in(key, t))
-        return _advance(descent, private, centre, carry, private.exact(vectors), draw, t), None
+        return _advance(descent, private, centre, carry, private.exact(vectors), draw, t)
 
-    last: Carry = jax.lax.scan(step, carry, (rounds, draws))[0]
-    return last
+    left: Carry = jax.lax.fori_loop(first, last, step, carry)
+    return left
 
 
 def _in_shards(
@@ -194,7 +202,7 @@ def _rounded(x: Array, t: Array) -> Array:
 
 def run_session(
     descent: Descent, session: Session, oracle: GradientOracle, theta_0: Array, key: Array
-) -> Array:
+) -> FloatArray:
     """Ask a session round by round; return the average iterate.
 
     Its answers may leave as they come, so what is computed from them may as well. An interrupted run starts again, with
@@ -206,7 +214,7 @@ def run_session(
         answer = session.answer(np.asarray(vectors, dtype=np.float64))
         theta = _one_move(descent, theta, jnp.asarray(answer), centre, t)
         total = total + theta if t >= descent.first_averaged else total
-    return total / (descent.rounds - descent.first_averaged)
+    return np.asarray(total) / (descent.rounds - descent.first_averaged)
 
 
 _one_move = jax.jit(_moved)
