@@ -20,10 +20,6 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.ray: $(VENV)/.dev
-	$(PIP) install --constraint constraints.txt --editable ".[dev,ray]"
-	@touch $@
-
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"
 	@touch $@ $(VENV)/.core
@@ -64,7 +60,7 @@ bench-table1: $(VENV)/.dev
 bench-speed: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.speed
 
-bench-scaling: $(VENV)/.ray
+bench-scaling: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scaling
 
 # Each peer lives in an environment of its own: their requirements exclude each other.

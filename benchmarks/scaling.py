@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from userdp.privacy import Budget
 from userdp.problems import Logistic
 from userdp.training import minimize
 
-# 2.9 GB of float32 rows.
-STREAM_N, STREAM_M, STREAM_D, STREAM_T = 60_000, 30, 400, 3
+# 4.3 GB of float32 rows; and users that fit in memory, for whom a whole fit is compared.
+STREAM_N, STREAM_M, STREAM_D, STREAM_T = 60_000, 45, 400, 3
+FEW_N = 4_000
 RAY_N, RAY_M, RAY_D = 20_000, 50, 100
 # What the model is asked about.
 BIG_N, BIG_M, BIG_D, MACHINES, CORES, GROUP = 100_000_000, 100, 100, 100, 16, 100
@@ -40,13 +42,13 @@ def train(users: Users | StoredUsers, rounds: int, engine: Engine) -> bytes:
     return solution.point.tobytes()
 
 
-def write_table(folder: Path) -> None:
+def write_table(folder: Path, n: int = STREAM_N) -> None:
     """Write rows in no order of users, a few files of parquet."""
     import polars as pl
 
     rng = np.random.default_rng(0)
-    rows, files = STREAM_N * STREAM_M, 40
-    ids = rng.permutation(np.repeat(np.arange(STREAM_N), STREAM_M))
+    rows, files = n * STREAM_M, 40
+    ids = rng.permutation(np.repeat(np.arange(n), STREAM_M))
     for k in range(files):
         part = ids[k * rows // files : (k + 1) * rows // files]
         x = rng.standard_normal((len(part), STREAM_D), dtype=np.float32) / np.float32(math.sqrt(STREAM_D))
@@ -67,31 +69,56 @@ def child(what: str, folder: str) -> None:
     if what == "write":
         table.mkdir()
         write_table(table)
+        (Path(folder) / "few").mkdir()
+        write_table(Path(folder) / "few", FEW_N)
     elif what == "store":
-        store_users(table, stored, user="user", label="y", part_bytes=2**25)
+        store_users(table, stored, user="user", label="y")
     elif what == "stream":
         answer = train(StoredUsers.open(stored), STREAM_T, LocalEngine())
-    else:
+    elif what == "memory":
         answer = train(
             load_users(table, user="user", label="y", dtype=np.float32).users, STREAM_T, LocalEngine()
         )
+    else:
+        answer = fit_command(Path(folder), what)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"seconds": time.perf_counter() - start, "peak_mb": peak, "answer": answer.hex()}))
+
+
+def fit_command(folder: Path, what: str) -> bytes:
+    """Run ``userdp fit`` in this process; return the model's coefficients and the number of rounds."""
+    from userdp.cli import app
+
+    scratch = [] if what == "few_memory" else ["--scratch", str(folder / "scratch")]
+    table = folder / ("table" if what == "fit" else "few")
+    with suppress(SystemExit):  # where it failed, there is no model
+        app(
+            ["fit", str(table), "--user", "user", "--label", "y", "--epsilon", "0.1", "--delta", "1e-6",
+             "--seed", "0", "--out", str(folder / what), "--quiet", *scratch]
+        )  # fmt: skip
+    model = json.loads((folder / what / "model.json").read_text())
+    return json.dumps([model["details"]["rounds"], model["coefficients"], model["intercepts"]]).encode()
 
 
 def streaming() -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("USERDP_SCRATCH")) as folder:
         steps = {}
-        for what in ("write", "store", "stream", "memory"):
+        for what in ("write", "store", "stream", "memory", "fit", "few_disk", "few_memory"):
             result = subprocess.run(
                 [sys.executable, "-m", "benchmarks.scaling", "child", what, folder],
                 capture_output=True, text=True, check=True,
             )  # fmt: skip
             steps[what] = json.loads(result.stdout.splitlines()[-1])
             print(what, {k: v for k, v in steps[what].items() if k != "answer"}, flush=True)
-    same = steps["stream"].pop("answer") == steps["memory"].pop("answer")
+    answers = {what: step.pop("answer") for what, step in steps.items()}
     data = 4e-6 * STREAM_N * STREAM_M * STREAM_D
-    return {"data_mb": data, "steps": steps, "same_answer": same}
+    return {
+        "data_mb": data,
+        "steps": steps,
+        "same_answer": answers["stream"] == answers["memory"],
+        "same_model": answers["few_disk"] == answers["few_memory"],
+        "fit_rounds": json.loads(bytes.fromhex(answers["fit"]))[0],
+    }
 
 
 def ray_users(n: int) -> Users:
@@ -176,7 +203,7 @@ def publish(result: dict[str, Any]) -> None:
         "## Training from disk",
         "",
         f"{STREAM_N:,} users, {STREAM_M} rows each, d = {STREAM_D}: {s['data_mb']:,.0f} MB of float32 rows in a folder "
-        f"of parquet, in no order; {STREAM_T} rounds.",
+        f"of parquet, in no order; {STREAM_T} rounds of `userdp.minimize`.",
         "",
         "| step | seconds | peak memory of the process, MB |",
         "|---|---|---|",
@@ -184,10 +211,14 @@ def publish(result: dict[str, Any]) -> None:
         f"| {steps['store']['seconds']:.0f} | {steps['store']['peak_mb']:,.0f} |",
         f"| train from disk | {steps['stream']['seconds']:.0f} | {steps['stream']['peak_mb']:,.0f} |",
         f"| read into memory and train | {steps['memory']['seconds']:.0f} | {steps['memory']['peak_mb']:,.0f} |",
+        f"| `userdp fit --scratch`: sort, find scales, {s['fit_rounds']} rounds "
+        f"| {steps['fit']['seconds']:.0f} | {steps['fit']['peak_mb']:,.0f} |",
         "",
-        f"The rows are {s['data_mb'] / steps['stream']['peak_mb']:.1f} times the peak of training (goal: 4) and "
-        f"{s['data_mb'] / steps['store']['peak_mb']:.1f} times that of sorting. "
-        f"The same answer, bit for bit: {'yes' if s['same_answer'] else 'no'}.",
+        f"The rows are {s['data_mb'] / steps['store']['peak_mb']:.1f} times the peak of sorting, "
+        f"{s['data_mb'] / steps['stream']['peak_mb']:.1f} times that of training and "
+        f"{s['data_mb'] / steps['fit']['peak_mb']:.1f} times that of `userdp fit` (goal: 4). The same answer from disk "
+        f"as from memory, bit for bit: {'yes' if s['same_answer'] else 'no'}; the same model by `userdp fit` of "
+        f"{FEW_N:,} of such users with and without `--scratch`: {'yes' if s['same_model'] else 'no'}.",
         "",
         "## Ray against this process",
         "",

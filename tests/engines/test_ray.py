@@ -90,6 +90,22 @@ def test_an_estimator_gives_the_local_model(cluster, users):
     assert models[0].privacy_ == models[1].privacy_
 
 
+def test_an_estimator_on_users_on_disk_gives_the_local_model(cluster, tmp_path):
+    from userdp import LinearRegression
+    from userdp.data import store_users
+
+    rng = np.random.default_rng(0)
+    a, ids = rng.normal(size=3 * N), np.repeat(np.arange(N), 3)
+    table = {"id": ids, "a": a, "b": rng.normal(size=3 * N), "y": 3 * a}
+    stored = store_users(table, tmp_path / "users", user="id", label="y", classes=None, part_bytes=4_000)
+    assert len(stored.parts) > 2
+    models = [
+        LinearRegression(4.0, 1e-6, rounds=5, max_items=2, random_state=0, engine=engine).fit(stored)
+        for engine in (None, RayEngine(workers=2))
+    ]
+    assert models[0].coef_.tobytes() == models[1].coef_.tobytes()
+
+
 class Hurt(RayEngine):
     """An engine some of whose workers are hurt while they answer, at random rounds."""
 

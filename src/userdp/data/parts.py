@@ -4,15 +4,20 @@ Whatever is done here is done to each user alone, so it does not matter how user
 all users are one part, the result is the same bit for bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from userdp.data.users import Users
+
+# About so many numbers are changed at a time.
+_PIECE = 2**20
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,10 @@ class Part:
 
 class UsersInParts(Protocol):
     """Users that are read part by part, the same at every reading."""
+
+    @property
+    def folder(self) -> Path:
+        """Where they are; as sensitive as they are."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -81,6 +90,19 @@ def capped(users: AnyUsers, max_items: int, generator: np.random.Generator) -> A
     return _Capped(users, max_items, tuple(generators))
 
 
+def pieces(users: UsersInParts, part: int) -> Iterator[Users]:
+    """Read one part, and go through its users a few at a time: what is computed of them then stays small."""
+    if isinstance(users, _Changed):
+        for piece in pieces(users.users, part):
+            yield users.change(piece)
+        return
+    whole = users.read(part)
+    rows = max(1, _PIECE // max(1, whole.n_features))
+    borders = np.searchsorted(whole.offsets, np.arange(0, whole.offsets[-1], rows))
+    for first, last in pairwise(np.unique([*borders, whole.n_users])):
+        yield whole.between(int(first), int(last))
+
+
 @dataclass(frozen=True)
 class _Derived:
     """Other users' parts, with something done to them when they are read."""
@@ -89,6 +111,10 @@ class _Derived:
 
     def read(self, part: int) -> Users:
         raise NotImplementedError
+
+    @property
+    def folder(self) -> Path:
+        return self.users.folder
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -104,7 +130,7 @@ class _Derived:
 
     @cached_property
     def _shape(self) -> tuple[int, bool]:
-        example = self.read(0)
+        example = next(pieces(self, 0))
         return example.n_features, example.has_targets
 
     @property
@@ -121,7 +147,7 @@ class _Changed(_Derived):
     change: Change
 
     def read(self, part: int) -> Users:
-        return self.change(self.users.read(part))
+        return _joined(list(pieces(self, part)))
 
 
 @dataclass(frozen=True)
@@ -131,3 +157,13 @@ class _Capped(_Derived):
 
     def read(self, part: int) -> Users:
         return self.users.read(part).capped(self.max_items, deepcopy(self.generators[part]))
+
+
+def _joined(some: list[Users]) -> Users:
+    targets = [users.targets for users in some if users.targets is not None]
+    items = np.concatenate([users.items_per_user for users in some])
+    return Users(
+        np.concatenate([users.rows for users in some]),
+        np.concatenate([[0], np.cumsum(items)]),
+        np.concatenate(targets) if targets else None,
+    )

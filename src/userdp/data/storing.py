@@ -23,6 +23,8 @@ from userdp.errors import InvalidInputError
 
 # Of a batch of rows while it is read, in float64.
 _BATCH_BYTES = 2**23
+# Of a part, which training holds a few times; fewer parts where their number would slow the sorting down.
+_PART_BYTES, _MOST_PARTS = 2**24, 1000
 _NOTICE = "These files hold users' rows. They are as sensitive as the table they were made from.\n"
 
 
@@ -37,7 +39,7 @@ def store_users(
     categories: Categories | None = None,
     other: str | Sequence[str] = (),
     dtype: DTypeLike | None = None,
-    part_bytes: int = 2**26,
+    part_bytes: int | None = None,
     groups_of: int = 1,
 ) -> StoredUsers:
     """Sort a table by user into a new folder, without ever holding it in memory.
@@ -54,8 +56,9 @@ def store_users(
     dtype : numpy.float64 or numpy.float32, optional
         Of the rows; by default float32 if it holds every number of the columns' types, and float64 otherwise.
         ``userdp.minimize`` computes in float32 anyway; estimators scale the numbers first.
-    part_bytes : int
-        About how large a part is. A user is never cut in two.
+    part_bytes : int, optional
+        About how large a part is; by default 16 MB, or a thousandth of a table that is larger than 16 GB. A user is
+        never cut in two.
     groups_of : int
         Put the users in random order and never cut so many of them apart, for a training in groups of users.
 
@@ -68,7 +71,7 @@ def store_users(
     target = Path(folder)
     if target.exists():
         raise InvalidInputError(f"{target} exists; stored users need a new folder")
-    if part_bytes < 1 or groups_of < 1:
+    if (part_bytes is not None and part_bytes < 1) or groups_of < 1:
         raise InvalidInputError(
             f"part_bytes and groups_of must be at least 1, got {part_bytes} and {groups_of}"
         )
@@ -83,6 +86,8 @@ def store_users(
     place[order] = np.arange(len(order))
     del order
     row_bytes = reader.float_type().itemsize * len(reader.feature_names) + 8
+    if part_bytes is None:
+        part_bytes = max(_PART_BYTES, row_bytes * int(offsets[-1]) // _MOST_PARTS)
     parts = _cut(offsets, max(1, part_bytes // row_bytes), groups_of)
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # for its owner alone
     try:

@@ -62,6 +62,14 @@ class Users:
         """How many rows each user has; private."""
         return np.diff(self.offsets)
 
+    def between(self, first: int, last: int) -> "Users":
+        """Return consecutive users, without a copy."""
+        offsets = self.offsets[first : last + 1]
+        rows = slice(offsets[0], offsets[-1])
+        return Users(
+            self.rows[rows], offsets - offsets[0], None if self.targets is None else self.targets[rows]
+        )
+
     def take(self, chosen: IntArray) -> "Users":
         """Return some of the users, in the given order."""
         items = self.items_per_user[chosen]

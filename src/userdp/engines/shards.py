@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.engines.groups import average, members, n_groups
+from userdp.engines.laid_out import kept_on_disk
 from userdp.engines.layout import LaidOut, widths
 from userdp.engines.local import (
     Objective,
@@ -119,7 +120,9 @@ class Shard:
         return found
 
     def _load(self) -> LaidOut:
-        data: LaidOut = jax.tree.map(jnp.asarray, self._source.load(self._lay_out))
+        # Nobody writes to what a source returns, so it need not be copied.
+        place = partial(jax.device_put, may_alias=True)
+        data: LaidOut = jax.tree.map(place, self._source.load(self._lay_out))
         if self._held:
             self._data = data
         return data
@@ -239,12 +242,14 @@ def streamed_oracle(
 ) -> ShardedOracle:
     """Return the oracle of users on disk, who are read part by part in every round.
 
-    Memory holds one part, and one vector of each user.
+    Memory holds one part, and one vector of each user. Beside the users, the disk holds their rows as they are laid
+    out, in float32, as long as the oracle lives.
     """
 
     def in_turn(sources: Sequence[Source], plain: Objective, has_targets: bool) -> Workers:
+        kept = kept_on_disk(sources, users.folder)
         return InTurn(
-            [Shard(source, plain, has_targets, held=False, group_size=group_size) for source in sources]
+            [Shard(source, plain, has_targets, held=False, group_size=group_size) for source in kept]
         )
 
     return sharded_oracle(

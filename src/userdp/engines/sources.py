@@ -6,7 +6,6 @@ from typing import Protocol
 
 import numpy as np
 
-from userdp.arrays import IntArray
 from userdp.data.parts import AnyUsers, UsersInParts
 from userdp.data.users import Users
 from userdp.engines.groups import n_groups
@@ -93,14 +92,6 @@ def sources_of(users: AnyUsers, min_items: int, n_shards: int, group_size: int =
     borders = np.linspace(0, whole, min(n_shards, whole) + 1).astype(np.int64) * group_size
     borders[-1] = users.n_users
     return [
-        InMemory(_between(users, int(first), int(last)), int(first), min_items)
+        InMemory(users.between(int(first), int(last)), int(first), min_items)
         for first, last in pairwise(borders)
     ]
-
-
-def _between(users: Users, first: int, last: int) -> Users:
-    """Return consecutive users, without a copy."""
-    offsets: IntArray = users.offsets[first : last + 1]
-    rows = slice(offsets[0], offsets[-1])
-    targets = None if users.targets is None else users.targets[rows]
-    return Users(users.rows[rows], offsets - offsets[0], targets)

@@ -10,7 +10,7 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.engines.interface import Oracle
-from userdp.estimators.stages import BallMean, ball_mean, private_mean_in_ball
+from userdp.estimators.balls import BallMean, ball_mean, private_mean_in_ball
 from userdp.estimators.votes import private_counts
 from userdp.means.clipped import clip_to_lattice_ball
 from userdp.means.lattice import Lattice

@@ -1,15 +1,18 @@
 """One vector of each user: an array where users are in memory, else computed part by part whenever it is needed.
 
 Stages see users through this only. They add integers up over the parts, so that what they add does not depend on how
-users were cut into parts, and memory holds one part's vectors at a time.
+users were cut into parts, and memory holds a few users' vectors at a time.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import Any, TypeAlias
 
-from userdp.arrays import FloatArray
-from userdp.data.parts import AnyUsers
+import numpy as np
+
+from userdp.arrays import FloatArray, IntArray
+from userdp.data.parts import AnyUsers, pieces
 from userdp.data.users import Users
 
 
@@ -28,7 +31,7 @@ class StreamedVectors:
     n_users: int
     parts: Callable[[], Iterator[FloatArray]]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """Number of users and columns."""
         return self.n_users, next(self.parts()).shape[1]
@@ -44,7 +47,9 @@ def per_user(function: Callable[..., FloatArray], users: AnyUsers, *arguments: A
     stored = users
     return StreamedVectors(
         stored.n_users,
-        lambda: (function(stored.read(part), *arguments) for part in range(len(stored.parts))),
+        lambda: (
+            function(some, *arguments) for part in range(len(stored.parts)) for some in pieces(stored, part)
+        ),
     )
 
 
@@ -62,3 +67,8 @@ def mapped(function: Callable[..., Any], *vectors: Vectors) -> Vectors:
 def in_parts(vectors: Vectors) -> Iterator[FloatArray]:
     """Return the users' vectors part by part; an array is one part."""
     return vectors.parts() if isinstance(vectors, StreamedVectors) else iter((vectors,))
+
+
+def total(function: Callable[[FloatArray], IntArray], vectors: Vectors) -> IntArray:
+    """Add up ``function`` of the parts: integers, whose sum is the same however users were cut into parts."""
+    return reduce(np.add, map(function, in_parts(vectors)))

@@ -42,7 +42,7 @@ class Scaling:
             targets = np.clip(targets, -TARGET_BOUND, TARGET_BOUND)
         if self.add_ones:
             rows = np.hstack([rows, np.ones((len(rows), 1))])
-        return Users(rows, users.offsets, targets)
+        return Users(rows.astype(np.float32), users.offsets, targets)  # as engines compute
 
 
 def in_double(users: Users) -> Users:

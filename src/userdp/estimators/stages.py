@@ -5,7 +5,6 @@ accounting, and everything after is post-processing. Proofs: ``docs/proofs/stage
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +13,8 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
-from userdp.estimators.per_user import Vectors, in_parts, mapped, per_user
+from userdp.estimators.balls import private_mean_in_ball, shrunk, weighted
+from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import (
     POWERS,
     NoisyCounts,
@@ -24,10 +24,8 @@ from userdp.estimators.votes import (
     private_counts,
     usual_units,
 )
-from userdp.means.clipped import clip_to_lattice_ball
-from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
-from userdp.privacy.accounting import GaussianEvent, gaussian_scale
+from userdp.privacy.accounting import GaussianEvent
 
 # How users' own magnitudes of one column scatter around their typical one, in powers of four, and their means around
 # the common one, in bins.
@@ -72,53 +70,6 @@ class Target:
 
     middle: float
     unit: float
-
-
-@dataclass(frozen=True)
-class BallMean:
-    """A private mean inside a ball, its noise per coordinate, and its cost."""
-
-    value: FloatArray
-    noise_std: float
-    event: GaussianEvent
-
-
-def private_mean_in_ball(
-    vectors: Vectors, centre: FloatArray, radius: float, mu: float, name: str, noise: NoiseSource
-) -> BallMean:
-    """Average the users' vectors clipped into a ball; a null user counts as its centre.
-
-    **Guarantee**: the event's; sensitivity 2 radius/n (``docs/proofs/clipped_mean.md``).
-    """
-
-    def total(lattice: Lattice) -> IntArray:
-        sums = [clip_to_lattice_ball(some, centre, lattice).sum(axis=0) for some in in_parts(vectors)]
-        added: IntArray = np.sum(sums, axis=0)
-        return added
-
-    return ball_mean(total, centre, radius, vectors.shape[0], mu, name, noise)
-
-
-def ball_mean(
-    total: Callable[[Lattice], IntArray],
-    centre: FloatArray,
-    radius: float,
-    n_users: int,
-    mu: float,
-    name: str,
-    noise: NoiseSource,
-) -> BallMean:
-    """Add noise to the sum of users' offsets from the centre of a ball, whoever computes it; return their mean.
-
-    **Guarantee**: the event's, if every user adds an offset of norm at most ``radius`` on the lattice.
-    """
-    d = len(centre)
-    lattice = Lattice.fine_enough(radius, n_users, d)
-    sensitivity = 2.0 * lattice.radius_units
-    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
-    noisy = total(lattice) + noise.discrete_gaussian(event.scale, d)
-    step = lattice.step / n_users
-    return BallMean(centre + noisy * step, event.scale * step, event)
 
 
 def private_scale(
@@ -192,7 +143,7 @@ def private_rates(
     """
     d = user_rates.shape[1]
     found = private_mean_in_ball(user_rates, np.zeros(d), _RATE_RADIUS * norm, mu, "boolean rates", noise)
-    rates = np.clip(_shrunk(found, 0.1 * found.noise_std), 0.0, 1.0)
+    rates = np.clip(shrunk(found, 0.1 * found.noise_std), 0.0, 1.0)
     told = np.clip(rates, min(found.noise_std, 0.3), 0.5)
     return rates, np.sqrt(told * (1 - told)), found.event
 
@@ -220,7 +171,7 @@ def private_target(
         middle = places.place if places.evidence[0] >= 0 else np.zeros(1)
         return Target(float(middle[0]) * unit, unit), (scale_event, found.event)
     near = private_mean_in_ball(means, places.place, 1.5, mean_mu, "target mean", noise)
-    middle = _weighted(places.place, places.variance + 0.05, near)
+    middle = weighted(places.place, places.variance + 0.05, near)
     return Target(float(middle[0]) * unit, unit), (scale_event, found.event, near.event)
 
 
@@ -251,7 +202,7 @@ def private_centre(
         events.extend(more)
     if centre_mu:
         near = private_mean_in_ball(user_means, centre, math.sqrt(d) / 2, centre_mu, "centre", noise)
-        centre = _weighted(centre, _LOCATION_WIDTH**2 * variance + 0.05, near)
+        centre = weighted(centre, _LOCATION_WIDTH**2 * variance + 0.05, near)
         events.append(near.event)
     return Centre(centre, spread, certain), tuple(events)
 
@@ -300,28 +251,13 @@ def _nearest_bins(values: FloatArray, centre: FloatArray, width: float) -> Float
     return np.clip(np.rint((values - centre) / width), -_REACH - 1, _REACH + 1)
 
 
-def _weighted(guess: FloatArray, variance: FloatArray, found: BallMean) -> FloatArray:
-    """Weigh a guess of known variance against a noisy mean."""
-    trust = variance / (variance + found.noise_std**2)
-    weighted: FloatArray = guess + trust * (found.value - guess)
-    return weighted
-
-
 def private_second_moment(
     user_squares: Vectors, mu: float, noise: NoiseSource
 ) -> tuple[FloatArray, GaussianEvent]:
     """Mean over users of their mean squares, between 1/16 and 16, shrunk towards the average feature."""
     d = user_squares.shape[1]
     found = private_mean_in_ball(user_squares, np.ones(d), math.sqrt(d), mu, "second moments", noise)
-    return np.clip(_shrunk(found, 0.1), 1 / 16, 16.0), found.event
-
-
-def _shrunk(found: BallMean, least: float) -> FloatArray:
-    """Shrink a noisy vector towards its average coordinate, which is ``least`` or more."""
-    typical = max(float(found.value.mean()), least)
-    signal = max(float(found.value.var()) - found.noise_std**2, 0.0) if len(found.value) > 1 else 1.0
-    shrunk: FloatArray = typical + (found.value - typical) * signal / (signal + found.noise_std**2)
-    return shrunk
+    return np.clip(shrunk(found, 0.1), 1 / 16, 16.0), found.event
 
 
 def private_base_rate(user_rates: Vectors, mu: float, noise: NoiseSource) -> tuple[FloatArray, GaussianEvent]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from userdp.arrays import FloatArray, IntArray
-from userdp.estimators.per_user import Vectors, in_parts
+from userdp.estimators.per_user import Vectors, total
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
@@ -127,16 +127,22 @@ def private_counts(votes: Vectors, bins: IntArray, mu: float, name: str, noise: 
 
     **Guarantee**: the event's (``docs/proofs/stages.md``).
     """
-    counts = sum(
-        np.stack([(some == value).sum(axis=0) for value in bins], axis=1) for some in in_parts(votes)
-    )
-    assert isinstance(counts, np.ndarray)
+    counts = total(lambda some: _counts(some, bins), votes)
     sensitivity = math.sqrt(2 * len(counts)) * COUNT_RESOLUTION * (1 + 1e-12)
     event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
     draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
     return NoisyCounts(
         bins, counts + draws / COUNT_RESOLUTION, event.scale / COUNT_RESOLUTION, votes.shape[0], event
     )
+
+
+def _counts(votes: FloatArray | IntArray, bins: IntArray) -> IntArray:
+    """Count the rows of each column that are in each bin, one integer after the other."""
+    n_bins, d = len(bins), votes.shape[1]
+    # What is in no bin, NaN too, is counted behind the last one and left out.
+    place = np.where((votes >= bins[0]) & (votes <= bins[-1]), votes - bins[0], n_bins).astype(np.int64)
+    found = np.bincount((place + (n_bins + 1) * np.arange(d)).ravel(), minlength=(n_bins + 1) * d)
+    return found.reshape(d, n_bins + 1)[:, :n_bins]
 
 
 def nearest_powers_of_four(magnitudes: FloatArray) -> IntArray:
