@@ -44,7 +44,8 @@ class Columns:
     @property
     def standard(self) -> Array:
         """The best number with mean 0 and variance 1."""
-        return (self.number - self.number.mean()) / self.number.std()
+        standard: Array = (self.number - self.number.mean()) / self.number.std()
+        return standard
 
     @property
     def constant(self) -> Array:

@@ -8,7 +8,7 @@ import argparse
 import itertools
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 import userdp
 from benchmarks.peers.objective import evaluate
-from benchmarks.peers.problem import DELTA, TASKS
+from benchmarks.peers.problem import DELTA, TABLES, TASKS
 from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu
 from benchmarks.robustness import constants
@@ -54,6 +54,13 @@ class Results:
         unfinished = PARTIAL.with_name(f"new.{PARTIAL.name}")
         unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
         unfinished.replace(PARTIAL)  # whole or not at all: the run may be killed here
+
+
+def experiments(tables: Iterable[str] = TABLES) -> Iterator[tuple[Any, ...]]:
+    """List the keys of all rows."""
+    yield from itertools.product([LITTLE], tables, TASKS, USERS, EPSILONS, [""])
+    units = [table for table in tables if table in UNIT_TABLES]
+    yield from itertools.product([UNITS], units, TASKS, UNIT_USERS, [UNIT_EPSILON], CHANGES)
 
 
 def loss_of_fit(sample: Sample, epsilon: float, seed: int) -> float | None:
