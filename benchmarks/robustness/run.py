@@ -28,8 +28,8 @@ PUBLISHED = Path(__file__).parents[1] / "results" / "robustness.json"
 PARTIAL = PUBLISHED.with_suffix(".partial.json")
 Row = dict[str, Any]
 
-# Little data: users, budgets, and samples of users with one fit each.
-USERS, EPSILONS, SAMPLES = (200, 500, 2_000), (0.05, 0.1, 0.3, 1.0), 10
+# Little data: users with the fits of each sample (the fewer, the heavier the tail of the losses), budgets, and samples.
+USERS, EPSILONS, SAMPLES = {200: 6, 500: 4, 2_000: 1}, (0.05, 0.1, 0.3, 1.0), 10
 # Odd units: users at epsilon 1, and fits of one sample. Jester is like retail, and five times as large.
 UNIT_TABLES, UNIT_USERS, UNIT_EPSILON, FITS = ("flights", "retail", "chem97"), (500, 2_000), 1.0, 24
 
@@ -112,7 +112,8 @@ def little_data(table: str, known: dict[tuple[Any, ...], Row], n_samples: int) -
             continue
         samples = [draw(table, task, n, seed) for seed in range(n_samples)]
         for epsilon in missing:
-            losses = [loss_of_fit(sample, epsilon, seed) for seed, sample in enumerate(samples)]
+            pairs = enumerate(itertools.product(samples, range(USERS[n])))
+            losses = [loss_of_fit(sample, epsilon, seed) for seed, (sample, _) in pairs]
             answers = [constant_losses(sample, epsilon, seed) for seed, sample in enumerate(samples)]
             rivals = {name: [answer[name] for answer in answers] for name in answers[0]}
             yield row_of(LITTLE, samples[0], epsilon, "", losses) | {"constants": rivals}
@@ -141,7 +142,7 @@ def main() -> None:
     )
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--parts", nargs="*", default=[LITTLE, UNITS])
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="fits per setting of little data")
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="samples of users, for little data")
     parser.add_argument("--fits", type=int, default=FITS, help="fits per change of units")
     parser.add_argument("--fresh", action="store_true", help="forget every row")
     parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
