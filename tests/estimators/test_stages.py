@@ -184,21 +184,20 @@ def test_columns_are_found_far_from_zero(offset):
 
 
 def test_noise_is_not_a_place():
-    """Columns beyond every look, or with votes of nobody: the largest noise must not be taken for a place."""
-    for value in (1e9, np.nan):
-        means = np.full((500, 6), value)
-        found = [stages.private_centre(means, 0.05, 0.0, SeededNoise(seed))[0].found for seed in range(20)]
-        assert np.mean(found) < 0.05
+    """Columns beyond every look: the largest noise must not be taken for a place."""
+    means = np.full((500, 6), 1e9)
+    found = [stages.private_centre(means, 0.05, 0.0, SeededNoise(seed))[0].found for seed in range(20)]
+    assert np.mean(found) < 0.02
 
 
 def test_a_column_in_which_users_differ_is_as_wide_as_they_do():
     """Users far apart, each with rows close together: found, and its unit is what users differ by."""
     rng = np.random.default_rng(0)
-    means = rng.normal(30.0, [0.5, 6.0, 20.0], size=(3_000, 3))
+    means = rng.normal(30.0, [0.5, 10.0, 40.0], size=(3_000, 3))
     centre, _ = stages.private_centre(means, 0.1, 0.0, SeededNoise(0))
     assert centre.found.all()
     assert centre.spread == pytest.approx([1.0, 5.0, 20.0])
-    assert (np.abs(centre.place - 30) < [0.5, 3.0, 10.0]).all()
+    assert (np.abs(centre.place - 30) < [0.5, 5.0, 20.0]).all()
 
 
 def test_a_column_that_cannot_be_found_is_left_out():

@@ -31,6 +31,9 @@ from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import L2Ball
 
+# Fewer coefficients than this are not weighed by themselves.
+FEWEST_OF_A_KIND = 4
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -76,15 +79,15 @@ class Found:
 
 
 def parts_of(columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int) -> BoolArray:
-    """Return masks of the coordinates of numbers (and the intercept) and of booleans, or of all if one kind is missing.
+    """Return masks of the coordinates of numbers (and the intercept) and of booleans, or of all if one kind is rare.
 
     Dropped columns belong to neither.
     """
     is_kept = np.isfinite(columns.scale)
     ones = np.full(int(has_ones), True)
     kinds = [np.append(is_kept & ~booleans, ones), np.append(is_kept & booleans, ~ones)]
-    has_numbers = (is_kept & ~booleans).any()
-    masks = np.array(kinds if has_numbers and kinds[1].any() else [kinds[0] | kinds[1]])
+    are_many = min(int(kind.sum()) for kind in kinds) >= FEWEST_OF_A_KIND
+    masks = np.array(kinds if are_many else [kinds[0] | kinds[1]])
     return np.tile(masks, n_rows)
 
 

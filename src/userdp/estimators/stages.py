@@ -16,6 +16,7 @@ from userdp.data.users import Users
 from userdp.estimators.balls import private_mean_in_ball, shrunk, weighted
 from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import (
+    LEAST_SHARE,
     POWERS,
     NoisyCounts,
     Places,
@@ -34,8 +35,8 @@ _POWER_SPREAD, _MEAN_SPREADS = (0.65,), (0.6, 2.5, 10.0)
 _UNIT = 0.6
 # Below this posterior probability a magnitude or a place is a guess.
 _CERTAIN = 0.7
-# A place that fewer of the users voted for is not that of the column, nor one with less evidence.
-_SUPPORTED, _EVIDENT = 0.25, 2.0
+# Log odds against noise below which a lone magnitude is a guess.
+_EVIDENT = 2.0
 # A target's unit is 1.2 magnitudes; its middle is looked for so many units from zero.
 _TARGET_UNIT, _TARGET_SPREADS = 1.2 * _UNIT, (0.7, 2.5)
 _TARGET_BINS = np.arange(-32, 33)
@@ -188,7 +189,7 @@ def private_centre(
     """
     d = user_means.shape[1]
     found = _look(user_means, np.zeros(d), _LOCATION_WIDTH, location_mu, "location", noise)
-    is_far = found.counts[:, [0, -1]].sum(axis=1) > found.n_users / 2
+    is_far = _mostly_beyond(found)
     places, events = found.within(_REACH).places(_MEAN_SPREADS, near_zero), [found.event]
     centre, variance = _LOCATION_WIDTH * places.place, places.variance
     spread, certain = _units_wide(places), _is_certain(places)
@@ -219,7 +220,7 @@ def _from_afar(
         places = found.within(_REACH).places(_MEAN_SPREADS[:1] if look else _MEAN_SPREADS, near_zero)
         # Seen from afar all users share a bin, and between bins there is only noise.
         centre = centre + width * (np.rint(places.place) if look else places.place)
-        certain &= _is_certain(places)
+        certain &= _is_certain(places) & ~_mostly_beyond(found)
         events.append(found.event)
     return Centre(centre, _units_wide(places), certain), tuple(events)
 
@@ -231,9 +232,14 @@ def _look(
     return private_counts(votes, _LOCATION_BINS, mu, name, noise)
 
 
+def _mostly_beyond(found: NoisyCounts) -> BoolArray:
+    is_beyond: BoolArray = found.counts[:, [0, -1]].sum(axis=1) > found.n_users / 2
+    return is_beyond
+
+
 def _is_certain(places: Places) -> BoolArray:
     found: BoolArray = (
-        (places.certainty >= _CERTAIN) & (places.support >= _SUPPORTED) & (places.evidence >= _EVIDENT)
+        (places.certainty >= _CERTAIN) & (places.support >= LEAST_SHARE) & (places.evidence >= 0)
     )
     return found
 

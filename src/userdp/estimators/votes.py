@@ -6,7 +6,7 @@ a user can do whatever their values are, so nobody has to know a range beforehan
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ _ABSTAINS = 10_000
 # Places are looked for between the bins, too.
 _STEP = 0.25
 # Fewer users than this share do not make a place.
-_LEAST_SHARE = 0.25
+LEAST_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,15 @@ class Places:
     support: FloatArray
     evidence: FloatArray
 
+    def where_supported(self, others: "Places") -> "Places":
+        """Return these places, and others for columns in which too few users support them."""
+        is_supported = self.support >= LEAST_SHARE
+        chosen = {
+            field.name: np.where(is_supported, getattr(self, field.name), getattr(others, field.name))
+            for field in fields(self)
+        }
+        return Places(**chosen)
+
 
 @dataclass(frozen=True)
 class NoisyCounts:
@@ -73,27 +82,29 @@ class NoisyCounts:
     ) -> Places:
         """Find where each column's users are, if they scatter with a standard deviation of one of ``widths`` bins.
 
-        A place is where a quarter of the users are, or more. ``pooled`` lets columns learn from each other which
-        places are common.
+        A place is where a quarter of the users are, or more; of the widths, the first one of which that can be said is
+        taken. ``pooled`` lets columns learn from each other which places are common.
         """
         n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
         places = self.bins[0] + _STEP * np.arange(steps + 1)
-        fits = [self._fit(places, width, pooled) for width in widths]
-        score = np.stack([fit.score for fit in fits], axis=1) + log_prior(places)  # (columns, widths, places)
-        posterior = np.exp(score - score.max(axis=(1, 2), keepdims=True))
-        posterior /= posterior.sum(axis=(1, 2), keepdims=True)
-        columns, of_width = np.arange(len(score)), posterior.max(axis=2).argmax(axis=1)
-        of_place: FloatArray = posterior.sum(axis=1)
-        best = of_place.argmax(axis=1)
-        width = np.asarray(widths)[of_width]
-        near = of_place * (np.abs(places - places[best, None]) <= np.maximum(1.0, width)[:, None])
-        certainty: FloatArray = near.sum(axis=1)
-        place: FloatArray = near @ places / certainty
-        variance: FloatArray = (of_place * (places - place[:, None]) ** 2).sum(axis=1)
-        matched = np.stack([fit.matched for fit in fits], axis=1)[columns, of_width, best]
-        energy = np.array([fit.energy for fit in fits])[of_width]
-        support, evidence = matched / (n * energy), score[columns, of_width, best]
-        return Places(place, certainty, variance, width, support, evidence)
+        found: Places | None = None
+        for width in widths:
+            bells = self._fit(places, width, pooled)
+            score = bells.score + log_prior(places)
+            posterior = np.exp(score - score.max(axis=1, keepdims=True))
+            posterior /= posterior.sum(axis=1, keepdims=True)
+            columns, best = np.arange(len(score)), posterior.argmax(axis=1)
+            near = posterior * (np.abs(places - places[best, None]) <= max(1.0, width))
+            certainty: FloatArray = near.sum(axis=1)
+            place: FloatArray = near @ places / certainty
+            variance: FloatArray = (posterior * (places - place[:, None]) ** 2).sum(axis=1)
+            support = bells.matched[columns, best] / (n * bells.energy)
+            new = Places(
+                place, certainty, variance, np.full(len(score), width), support, score[columns, best]
+            )
+            found = new if found is None else found.where_supported(new)
+        assert found is not None
+        return found
 
     def _fit(self, places: FloatArray, width: float, pooled: bool) -> "_Fit":
         """Fit one bell at every place: log likelihoods, matched counts, and the bells' energy."""
@@ -103,7 +114,7 @@ class NoisyCounts:
         matched: FloatArray = self.counts @ bells.T
         # One energy for all bells: a column that few users have must not go where the bells are lowest.
         energy = float((bells**2).sum(axis=1).mean())
-        voters = n * np.clip(matched / (n * energy), _LEAST_SHARE, 1.0)
+        voters = n * np.clip(matched / (n * energy), LEAST_SHARE, 1.0)
         score: FloatArray = (voters * matched - voters**2 * energy / 2) / self.noise_std**2
         if pooled:
             common = np.maximum(matched.mean(axis=0), 0) + 0.001 * n
