@@ -248,7 +248,19 @@ def timings(rows: list[Row]) -> list[str]:
         "|---|---|---|---|---|---|---|",
         *map(line, sorted(rows, key=lambda row: (row["table"], row["method"]))),
         "",
+        *disturbed(rows),
     ]
+
+
+def disturbed(rows: list[Row]) -> list[str]:
+    """Say which timings had company, and how much."""
+    shares = {
+        f"{row['method']} on {row['table']}": row["others"] for row in rows if (row.get("others") or 0) > 0.1
+    }
+    if not shares:
+        return []
+    named = ", ".join(f"{name} ({share:.0%})" for name, share in shares.items())
+    return [f"Not on an idle machine, with the share that other processes took of it: {named}.", ""]
 
 
 def means(rows: list[Row]) -> list[str]:

@@ -8,6 +8,7 @@ import argparse
 import json
 from typing import Any
 
+from benchmarks.measure import others_share
 from benchmarks.peers.problem import DATA, Table, make_problem
 from benchmarks.peers.publish import TIMINGS, load_timings
 from benchmarks.peers.run import METHODS, execute, jobs_of, runnable
@@ -26,9 +27,11 @@ def measure(name: str, table: str) -> Timing:
     # What a grid would choose hardly matters to the time: the middle of it stands for all.
     chosen = method.grid[len(method.grid) // 2] if method.grid else {}
     jobs = [job | chosen for job in jobs_of(method, problem, [EPSILON])]
-    outs = [execute(name, method.prepared(problem), jobs, SEEDS) for _ in range(PROCESSES)]
+    data = method.prepared(problem)
+    outs, others = others_share(lambda: [execute(name, data, jobs, SEEDS) for _ in range(PROCESSES)])
     figures = {field: min(float(out[field].ravel()[0]) for out in outs) for field in FIELDS}
-    return {"table": table, "task": TASK, "users": USERS, "epsilon": EPSILON, "method": name} | figures
+    setting = {"table": table, "task": TASK, "users": USERS, "epsilon": EPSILON, "method": name}
+    return setting | figures | {"others": others}
 
 
 def main() -> None:
