@@ -69,7 +69,7 @@ def test_slopes_move_by_the_event_s_sensitivity(silent_noise):
     found = [
         gradients.private_slopes(oracle, THETA, -THETA, 0.01, 1.0, silent_noise) for oracle in neighbours()
     ]
-    n, lattice = 30, Lattice.fine_enough(0.01 * np.linalg.norm(THETA), 30, 2)
+    n, lattice = 30, Lattice.fine_enough(0.02 * np.linalg.norm(THETA), 30, 2)
     moves = distances([one.value * n / lattice.step for one in found], found[0].event.sensitivity)
     assert 0.5 < max(moves) <= 1 + 1e-9
     assert found[0].event == gradients.slopes_event(n, 1.0)

@@ -78,13 +78,13 @@ def private_slopes(
 ) -> BallMean:
     """Mean slope of the users' losses along the way from ``start`` to ``end``, at both.
 
-    A user's two slopes are clipped together at half of what gradients of the typical ``norm`` can have.
+    A user's two slopes are clipped together at what gradients of the typical ``norm`` can have.
 
     **Guarantee**: the event's, which is :func:`slopes_event`'s.
     """
     way = end - start
     slopes = np.stack([np.concatenate(oracle.ask(theta, _slopes, way)) for theta in (start, end)], axis=1)
-    radius = max(0.5 * norm * math.sqrt(float(way @ way)), 1e-100)
+    radius = max(norm * math.sqrt(float(way @ way)), 1e-100)
     return private_mean_in_ball(slopes, np.zeros(2), radius, mu, "slopes", noise)
 
 

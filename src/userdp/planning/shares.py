@@ -110,7 +110,7 @@ def shares(
         "second_moment": left * share(0.01, 8 * root_d, 0.04) if numbers else 0.0,
         "rates": left * share(0.003, 6 * math.sqrt(n_booleans), 0.03) if n_booleans else 0.0,
         "radius": left * share(0.002, 25, 0.08),
-        "length": left * 0.005 if N >= 100 else 0.0,
+        "length": left * 0.01 if N >= 100 else 0.0,
     }
     if error(features["scale"], votes) > 0.45 or error(features["location"], location_votes) > 0.45:
         features |= dict.fromkeys(("scale", "location", "centre", "second_moment", "rates"), 0.0)
