@@ -12,6 +12,7 @@ from userdp.planning.descent import (
     clip_ratio,
     descent,
     expected_groups,
+    length_error,
     pilot_share,
     seen,
     share_kept,
@@ -109,3 +110,13 @@ def test_slopes_of_noise_change_nothing():
     assert 0 <= best_length(np.array([5.0, 6.0]), 1e-9, 0.1) <= 1
     assert best_length(np.zeros(2), 1e-102, 0.0) == 1
     assert best_length(np.array([-1.0, 1e-300]), 1e300, 1e-300) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("noise_std", [0.001, 0.02, 0.3])
+def test_the_error_of_a_length_is_what_noisy_slopes_make(noise_std):
+    rng = np.random.default_rng(0)
+    slopes = np.array([-0.2, 0.0]) + rng.normal(0, noise_std, size=(20_000, 2))
+    errors = [best_length(pair, noise_std, 0.1) - 1 for pair in slopes]
+    assert np.std(errors) < 0.05
+    if noise_std < 0.01:
+        assert np.std(errors) == pytest.approx(length_error(noise_std, 0.2), rel=0.3)

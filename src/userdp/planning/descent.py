@@ -196,5 +196,15 @@ def best_length(slopes: FloatArray, noise_std: float, least_curvature: float) ->
     if curvature <= 0:
         return 1.0
     length = min(max(float(-slopes[0]) / curvature, 0.0), 1.5)
-    error = 2 * min(noise_std / curvature, 1e9) ** 2
-    return 1 + (length - 1) * _LENGTH_SPREAD**2 / (_LENGTH_SPREAD**2 + error)
+    return 1 + (length - 1) * _trust(noise_std / curvature)
+
+
+def length_error(noise_std: float, curvature: float) -> float:
+    """Return the standard deviation of :func:`best_length` for slopes of this noise."""
+    relative = noise_std / curvature
+    return math.sqrt(2) * relative * _trust(relative)
+
+
+def _trust(relative_noise: float) -> float:
+    """How much a length is believed whose slopes have this noise, over the curvature."""
+    return _LENGTH_SPREAD**2 / (_LENGTH_SPREAD**2 + 2 * min(relative_noise, 1e9) ** 2)

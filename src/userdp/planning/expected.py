@@ -5,7 +5,7 @@ coefficients of norm r = 1. A user's gradient at the start then has length about
 the mean of p (1 - p), and all that ``fit`` chooses follows. Averaged gradient descent is a linear filter: of every
 coefficient it keeps a known share, and of every round's noise, so that
 
-    excess loss = (h/2) (k noise^2 + (1 - share)^2 r^2) + k/(2 n m),
+    excess loss = (h/2) (k noise^2 + (1 - share)^2 r^2 + (length error)^2 r^2) + k/(2 n m),
 
 the last part being what a fit without privacy loses. Where the budget does not suffice to find the features' units the
 model is a base rate. Real tables are correlated, heterogeneous and heavy-tailed, and lose more.
@@ -23,6 +23,7 @@ from userdp.planning.descent import (
     aim,
     clip_ratio,
     descent,
+    length_error,
     pilot_share,
     share_kept,
 )
@@ -65,6 +66,8 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     chosen = descent(groups, aimed, curvature=_START_CURVATURE, kept=assumed)
     share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * chosen.ridges[0])
     private = _CURVATURE / 2 * (k * spread**2 + (1 - share) ** 2)
+    if split.length:
+        private += _CURVATURE / 2 * length_error(2 * typical / (n_users * split.length), _CURVATURE) ** 2
     return min(private, _CONSTANT_LOSES + base_rate + private / 2) + k / (2 * n_users * items_per_user)
 
 
