@@ -20,6 +20,7 @@ from userdp.estimators.votes import (
     POWERS,
     NoisyCounts,
     Places,
+    anywhere,
     near_zero,
     nearest_powers_of_four,
     private_counts,
@@ -196,7 +197,7 @@ def private_centre(
     if is_far.any():
         far, more = _from_afar(
             mapped(partial(_columns, chosen=is_far), user_means),
-            location_mu * math.sqrt(is_far.mean()),
+            location_mu * math.sqrt(min(2 * is_far.mean(), 1.0)),
             noise,
         )
         centre[is_far], spread[is_far], certain[is_far] = far.place, far.spread, far.found
@@ -217,7 +218,7 @@ def _from_afar(
     for look in reversed(range(_LOOKS)):
         width = _LOCATION_WIDTH * ZOOM**look
         found = _look(user_means, centre, width, mu, f"location, zoom {_LOOKS - look}", noise)
-        places = found.within(_REACH).places(_MEAN_SPREADS[:1] if look else _MEAN_SPREADS, near_zero)
+        places = found.within(_REACH).places(_MEAN_SPREADS[:1] if look else _MEAN_SPREADS, anywhere)
         # Seen from afar all users share a bin, and between bins there is only noise.
         centre = centre + width * (np.rint(places.place) if look else places.place)
         certain &= _is_certain(places) & ~_mostly_beyond(found)

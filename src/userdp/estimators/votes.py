@@ -166,10 +166,15 @@ def nearest_powers_of_four(magnitudes: FloatArray) -> IntArray:
 
 
 def usual_units(powers: FloatArray) -> FloatArray:
-    """Log prior of magnitudes: most tables are in units people use, so each power of two costs a quarter."""
-    return -0.5 * np.abs(powers)
+    """Log prior of magnitudes: most tables are in units people use, but a million of them is no reason to give up."""
+    return -0.15 * np.abs(powers)
 
 
 def near_zero(places: FloatArray) -> FloatArray:
     """Log prior of locations: close to zero, with tails heavy enough for any other place."""
     return -np.log1p((places / 2) ** 2)
+
+
+def anywhere(places: FloatArray) -> FloatArray:
+    """Log prior of locations that may be anywhere."""
+    return np.zeros(len(places))

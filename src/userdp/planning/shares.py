@@ -104,7 +104,7 @@ def shares(
         start["target_mean"] = 0.0
     left = 1 - sum(start.values())
     features = {
-        "scale": left * share(0.03, 7 * votes, 0.2),
+        "scale": left * share(0.03, 8.5 * votes, 0.2),
         "location": left * share(0.01, 8 * location_votes, 0.15) if numbers and has_centre else 0.0,
         "centre": left * 0.01 if numbers and has_centre else 0.0,
         "second_moment": left * share(0.01, 8 * root_d, 0.04) if numbers else 0.0,
