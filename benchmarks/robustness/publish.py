@@ -1,7 +1,8 @@
 """Turn rows into ``results/robustness.json`` and ``results/robustness.md``."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,13 @@ without privacy gets it, too. The last lines are no oddities but controls, witho
 """
 
 
-def publish(rows: list[Row]) -> None:
-    """Write the rows, with their ratios, and the page."""
+def publish(rows: list[Row], missing: Sequence[tuple[Any, ...]] = ()) -> None:
+    """Write the rows, with their ratios, and the page, which says what is missing."""
     add_ratios(rows)
     rows.sort(
         key=lambda row: (row["part"], row["table"], row["task"], row["users"], row["epsilon"], row["change"])
     )
-    write_result("robustness", "make bench-robustness", {"rows": rows}, "\n".join(page(rows)))
+    write_result("robustness", "make bench-robustness", {"rows": rows}, "\n".join(page(rows, missing)))
 
 
 def add_ratios(rows: Iterable[Row]) -> None:
@@ -94,7 +95,7 @@ def ratio_of_excess(changed: list[float], unchanged: list[float]) -> tuple[float
     return ratio, ratio * math.hypot(*errors)
 
 
-def page(rows: list[Row]) -> list[str]:
+def page(rows: list[Row], missing: Sequence[tuple[Any, ...]] = ()) -> list[str]:
     little = [row for row in rows if row["part"] == LITTLE]
     units = [row for row in rows if row["part"] == UNITS]
     return [
@@ -103,12 +104,21 @@ def page(rows: list[Row]) -> list[str]:
         PROTOCOL,
         *summary(little, units),
         "",
+        *unmeasured(missing),
         LITTLE_DATA,
         *little_table(little),
         "",
         ODD_UNITS,
         *units_table(units),
     ]
+
+
+def unmeasured(missing: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Say how many settings of which table are missing; ``make bench-robustness`` measures them."""
+    if not missing:
+        return []
+    counts = Counter(f"{part} on {table}" for part, table, *_ in missing)
+    return ["Not measured: " + ", ".join(f"{name} ({n} settings)" for name, n in counts.items()) + ".", ""]
 
 
 def judged(units: list[Row]) -> list[Row]:

@@ -156,7 +156,9 @@ def main() -> None:
                 measure(little_data(table, known, options.samples), results)
             if UNITS in options.parts and table in UNIT_TABLES:
                 measure(odd_units(table, known, options.fits), results)
-    publish(list(results.rows.values()))
+    publish(
+        list(results.rows.values()), [setting for setting in experiments() if setting not in results.rows]
+    )
     PARTIAL.unlink(missing_ok=True)  # what it held is published
 
 
