@@ -13,6 +13,35 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
+class ResumedRows:
+    """Rows of a long run, on disk after every one: an interrupted run resumes.
+
+    They are kept beside ``published``; without such a file the published rows are where a run starts.
+    """
+
+    def __init__(
+        self, published: Path, key: Callable[[dict[str, Any]], tuple[Any, ...]], fresh: bool = False
+    ) -> None:
+        self._partial, self._key = published.with_suffix(".partial.json"), key
+        found: list[dict[str, Any]] = []
+        if self._partial.exists() and not fresh:
+            found = json.loads(self._partial.read_text())
+        elif published.exists() and not fresh:
+            found = json.loads(published.read_text())["rows"]
+        self.rows = {key(row): row for row in found}
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep a row."""
+        self.rows[self._key(row)] = row
+        unfinished = self._partial.with_name(f"new.{self._partial.name}")
+        unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
+        unfinished.replace(self._partial)  # whole or not at all: the run may be killed here
+
+    def are_published(self) -> None:
+        """Forget what was kept beside the published rows."""
+        self._partial.unlink(missing_ok=True)
+
+
 def interleaved_seconds(
     jobs: Mapping[str, Callable[[], object]], repeats: int = 7, *, twice: bool = False
 ) -> dict[str, float]:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.measure import ResumedRows
 from benchmarks.peers import publish, run
 from benchmarks.peers.means import ball_around_zero, best_ball, clipped_mean
 from benchmarks.peers.objective import FLOOR, evaluate, fit_exactly, weighted_auc
@@ -138,19 +139,22 @@ def test_times_and_memory_are_over_those_of_the_defaults():
 
 
 def test_an_interrupted_run_resumes_from_whole_rows(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "PARTIAL", tmp_path / "peers.partial.json")
-    monkeypatch.setattr(run, "PUBLISHED", tmp_path / "peers.json")
-    first = run.Results()
+    def resumed(fresh=False):
+        return ResumedRows(tmp_path / "peers.json", run.key, fresh)
+
+    first = resumed()
     first.add(peer_row("opacus_peer", 0.02))
     first.add(peer_row("pfl_peer", 0.03))
-    assert [row["method"] for row in run.Results().rows.values()] == ["opacus_peer", "pfl_peer"]
-    assert run.Results(fresh=True).rows == {}
+    assert [row["method"] for row in resumed().rows.values()] == ["opacus_peer", "pfl_peer"]
+    assert resumed(fresh=True).rows == {}
     monkeypatch.setattr(run, "load_tuned", lambda: [peer_row("tuned clipping", 0.01)])
-    assert run.unmeasured(run.Results())["opacus_peer"] == ["t classification 500"]  # at the other epsilons
+    assert run.unmeasured(resumed())["opacus_peer"] == ["t classification 500"]  # at the other epsilons
     for epsilon in run.EPSILONS:
         first.add(peer_row("opacus_peer", 0.02) | {"epsilon": epsilon})
-    assert run.unmeasured(run.Results())["opacus_peer"] == []
+    assert run.unmeasured(resumed())["opacus_peer"] == []
     assert [path.name for path in tmp_path.iterdir()] == ["peers.partial.json"]
+    first.are_published()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_method_s_own_grid_is_searched_on_noise_of_its_own(monkeypatch):

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.measure import RESULTS, ResumedRows
 from benchmarks.peers import means
 from benchmarks.peers.objective import evaluate, reference
 from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Array, Problem, Table, make_problem
@@ -28,8 +29,7 @@ from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu, load_tuned
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = ROOT / "benchmarks" / "results" / "peers.json"
-PARTIAL = PUBLISHED.with_suffix(".partial.json")
+PUBLISHED = RESULTS / "peers.json"
 Row = dict[str, Any]
 TUNING_SEEDS = 8
 
@@ -84,24 +84,6 @@ METHODS = {
 
 def key(row: Row) -> tuple[Any, ...]:
     return row["table"], row["task"], row["users"], row["epsilon"], row["method"]
-
-
-class Results:
-    """The rows measured so far, on disk after every one."""
-
-    def __init__(self, fresh: bool = False) -> None:
-        rows: list[Row] = []
-        if PARTIAL.exists() and not fresh:
-            rows = json.loads(PARTIAL.read_text())
-        elif PUBLISHED.exists() and not fresh:
-            rows = json.loads(PUBLISHED.read_text())["rows"]
-        self.rows: dict[tuple[Any, ...], Row] = {key(row): row for row in rows}
-
-    def add(self, row: Row) -> None:
-        self.rows[key(row)] = row
-        unfinished = PARTIAL.with_name(f"new.{PARTIAL.name}")
-        unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
-        unfinished.replace(PARTIAL)  # whole or not at all: the run may be killed here
 
 
 def reference_loss(problem: Problem) -> float:
@@ -216,7 +198,7 @@ def runnable(names: list[str]) -> list[str]:
     return [name for name, found in there.items() if found]
 
 
-def run(tables: list[str], methods: list[str], options: argparse.Namespace, results: Results) -> None:
+def run(tables: list[str], methods: list[str], options: argparse.Namespace, results: ResumedRows) -> None:
     for name in tables:
         table = Table.load(name)
         for n, task in itertools.product(table.user_counts(), options.tasks or TASKS):
@@ -233,7 +215,7 @@ def run(tables: list[str], methods: list[str], options: argparse.Namespace, resu
                         print(*key(row), f"{row['excess_loss']:.4f}", flush=True)
 
 
-def forget(results: Results, options: argparse.Namespace) -> None:
+def forget(results: ResumedRows, options: argparse.Namespace) -> None:
     """Drop the rows that are to be measured again."""
     chosen = {
         "table": options.tables,
@@ -246,7 +228,7 @@ def forget(results: Results, options: argparse.Namespace) -> None:
             del results.rows[key(row)]
 
 
-def run_means(tables: list[str], results: Results) -> None:
+def run_means(tables: list[str], results: ResumedRows) -> None:
     wide = ["jester_wide"] if (DATA / "jester_wide.npz").exists() and "jester" in tables else []
     for label, x in means.problems([*tables, *wide]):
         for name in means.keys(label, x):
@@ -256,7 +238,7 @@ def run_means(tables: list[str], results: Results) -> None:
                 print(*name, results.rows[name]["ratio_to_best_ball"], flush=True)
 
 
-def unmeasured(results: Results) -> dict[str, list[str]]:
+def unmeasured(results: ResumedRows) -> dict[str, list[str]]:
     """List, for every method, the problems on which ``METHODS`` asks for rows that are not there."""
     problems = sorted({(row["table"], row["task"], row["users"]) for row in load_tuned()})
     return {
@@ -283,7 +265,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="forget every row")
     parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
     options = parser.parse_args()
-    results = Results(options.fresh)
+    results = ResumedRows(PUBLISHED, key, options.fresh)
     if not options.publish:
         forget(results, options)
         available = prepare()
@@ -292,7 +274,7 @@ def main() -> None:
         if "userdp.mean" in options.methods:
             run_means(tables, results)
     publish(list(results.rows.values()), unmeasured(results))
-    PARTIAL.unlink(missing_ok=True)  # what it held is published
+    results.are_published()
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ committed rows are where it starts. ``--fresh`` forgets them.
 
 import argparse
 import itertools
-import json
 import warnings
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import userdp
+from benchmarks.measure import RESULTS, ResumedRows
 from benchmarks.peers.objective import evaluate
 from benchmarks.peers.problem import DELTA, TABLES, TASKS
 from benchmarks.peers.tables import prepare
@@ -24,8 +23,7 @@ from benchmarks.robustness.changes import CHANGES, changed, reference_of
 from benchmarks.robustness.publish import LITTLE, ORACLE, UNITS, publish
 from benchmarks.robustness.sample import Sample, draw
 
-PUBLISHED = Path(__file__).parents[1] / "results" / "robustness.json"
-PARTIAL = PUBLISHED.with_suffix(".partial.json")
+PUBLISHED = RESULTS / "robustness.json"
 Row = dict[str, Any]
 
 # Little data: users with the fits of each sample (the fewer, the heavier the tail of the losses), budgets, and samples.
@@ -36,24 +34,6 @@ UNIT_TABLES, UNIT_USERS, UNIT_EPSILON, FITS = ("flights", "retail", "chem97"), (
 
 def key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("part", "table", "task", "users", "epsilon", "change"))
-
-
-class Results:
-    """The rows measured so far, on disk after every one."""
-
-    def __init__(self, fresh: bool = False) -> None:
-        rows: list[Row] = []
-        if PARTIAL.exists() and not fresh:
-            rows = json.loads(PARTIAL.read_text())
-        elif PUBLISHED.exists() and not fresh:
-            rows = json.loads(PUBLISHED.read_text())["rows"]
-        self.rows: dict[tuple[Any, ...], Row] = {key(row): row for row in rows}
-
-    def add(self, row: Row) -> None:
-        self.rows[key(row)] = row
-        unfinished = PARTIAL.with_name(f"new.{PARTIAL.name}")
-        unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
-        unfinished.replace(PARTIAL)  # whole or not at all: the run may be killed here
 
 
 def experiments(tables: Iterable[str] = TABLES) -> Iterator[tuple[Any, ...]]:
@@ -147,7 +127,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="forget every row")
     parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
     options = parser.parse_args()
-    results = Results(options.fresh)
+    results = ResumedRows(PUBLISHED, key, options.fresh)
     if not options.publish:
         available = prepare()
         for table in [t for t in available if t in (options.tables or available)]:
@@ -159,10 +139,10 @@ def main() -> None:
     publish(
         list(results.rows.values()), [setting for setting in experiments() if setting not in results.rows]
     )
-    PARTIAL.unlink(missing_ok=True)  # what it held is published
+    results.are_published()
 
 
-def measure(rows: Iterator[Row], results: Results) -> None:
+def measure(rows: Iterator[Row], results: ResumedRows) -> None:
     for row in rows:
         results.add(row)
         print(*key(row), f"{np.mean(row['losses']):.4f}", f"{row['halts']} halts", flush=True)

@@ -45,7 +45,7 @@ _TARGET_BINS = np.arange(-32, 33)
 # for from afar, each look ZOOM times nearer.
 _REACH, _LOCATION_WIDTH, ZOOM, _LOOKS = 128, 2.0, 128.0, 3
 _LOCATION_BINS = np.arange(-_REACH - 1, _REACH + 2)
-# A boolean that is true less often than the noise can tell gets the unit of one that is true so often.
+# Users' rates of booleans are clipped to so many of their typical norms.
 _RATE_RADIUS = 1.5
 
 
