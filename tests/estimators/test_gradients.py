@@ -124,3 +124,15 @@ def test_shards_answer_as_one_machine_does():
         assert one.evaluate(THETA).tobytes() == many.evaluate(THETA).tobytes()
         pilots = [gradients.private_gradient(o, THETA, 0.3, 1.0, SeededNoise(0)) for o in (one, many)]
         assert pilots[0].value.tobytes() == pilots[1].value.tobytes()
+
+
+@pytest.mark.parametrize("d", [1, 3, 17, 200])
+def test_norms_and_slopes_are_bit_for_bit_functions_of_their_user(d):
+    rng = np.random.default_rng(d)
+    vectors, way = rng.lognormal(0, 5, size=(40, d)), rng.normal(size=d)
+    parts = np.array([rng.random(d) < 0.5, np.ones(d, dtype=bool)])
+    for question, argument in ((gradients._part_norms, parts), (gradients._slopes, way)):
+        together = question(vectors, argument)
+        for j in range(len(vectors)):
+            assert question(vectors[j : j + 1], argument)[0].tobytes() == together[j].tobytes()
+            assert question(vectors[: j + 1], argument)[j].tobytes() == together[j].tobytes()

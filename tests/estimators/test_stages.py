@@ -389,3 +389,11 @@ def test_targets_are_found_wherever_they_are(offset, unit):
     assert target.middle == pytest.approx(offset * unit, abs=0.2 * spread * unit)
     assert 0.4 < target.unit / (spread * unit) < 2.5
     assert [event.name for event in events] == ["target scale", "target location", "target mean"]
+
+
+@pytest.mark.parametrize("d", [1, 3, 17, 200])
+def test_the_norm_of_a_user_s_rates_is_bit_for_bit_a_function_of_them(d):
+    rates = np.random.default_rng(d).random((40, d))
+    together = stages._with_norm(np.empty((40, 0)), rates)
+    for j in range(len(rates)):
+        assert stages._with_norm(np.empty((1, 0)), rates[j : j + 1])[0].tobytes() == together[j].tobytes()

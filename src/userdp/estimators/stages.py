@@ -130,7 +130,7 @@ def private_feature_scale(
 
 
 def _with_norm(magnitudes: FloatArray, rates: FloatArray) -> FloatArray:
-    norms = np.sqrt((rates**2).sum(axis=1, keepdims=True))
+    norms = np.sqrt((np.ascontiguousarray(rates) ** 2).sum(axis=1, keepdims=True))
     return np.hstack([magnitudes, np.where(norms > 0, norms, np.nan)])
 
 
