@@ -47,7 +47,8 @@ def _part_norms(vectors: FloatArray, parts: BoolArray) -> FloatArray:
     Row after row in memory: how a mask lays its columns out depends on the number of rows, and so would the sums.
     """
     squares = [np.ascontiguousarray(vectors[:, part]) ** 2 for part in parts]
-    return np.sqrt(np.stack([one.sum(axis=1) for one in squares], axis=1))
+    norms: FloatArray = np.sqrt(np.stack([one.sum(axis=1) for one in squares], axis=1))
+    return norms
 
 
 def private_gradient(
