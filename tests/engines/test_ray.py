@@ -108,25 +108,29 @@ def test_an_estimator_on_users_on_disk_gives_the_local_model(cluster, tmp_path):
     assert models[0].coef_.tobytes() == models[1].coef_.tobytes()
 
 
-class Hurt(RayEngine):
-    """An engine some of whose workers are hurt while they answer, at random rounds."""
+def place_of(worker):
+    return ray.get_runtime_context().get_node_id(), os.getpid()
 
-    def hurting(self, hurt, questions):
-        object.__setattr__(self, "plan", (hurt, set(questions)))
+
+class Hurt(RayEngine):
+    """An engine some of whose workers, of one machine if it is named, are hurt while they answer."""
+
+    def hurting(self, hurt, questions, machine=None):
+        object.__setattr__(self, "plan", (hurt, set(questions), machine))
         return self
 
     def oracle(self, *arguments, **options):
         found = super().oracle(*arguments, **options)
         workers, plain = found.workers, found.workers.answers
-        (hurt, questions), rng, asked = self.plan, np.random.default_rng(5), []
+        (hurt, questions, machine), rng, asked = self.plan, np.random.default_rng(5), []
 
         def answers(*question):
             asked.append(1)
             if len(asked) not in questions:
                 return plain(*question)
-            victim = workers._actors[int(rng.integers(len(workers._actors)))]
-            pid = ray.get(victim.__ray_call__.remote(lambda worker: os.getpid()))
-            timer = threading.Timer(float(rng.uniform(0.0, 0.01)), hurt, [pid])
+            places = ray.get([actor.__ray_call__.remote(place_of) for actor in workers._actors])
+            victim = rng.choice([pid for node, pid in places if machine in (None, node)])
+            timer = threading.Timer(float(rng.uniform(0.0, 0.01)), hurt, [int(victim)])
             timer.start()
             try:
                 return plain(*question)
@@ -175,10 +179,12 @@ def test_a_removed_machine_changes_nothing(cluster, users, expected):
     ray.get(tenant.is_here.remote())
 
     def remove(pid):
+        # A machine takes its processes with it; those of Ray's stand-in for one would go on answering for a while.
+        os.kill(pid, signal.SIGKILL)
         ray.kill(tenant)
         machines.remove_node(second, allow_graceful=False)
 
-    engine = Hurt(workers=3, patience=60.0).hurting(remove, [4])
+    engine = Hurt(workers=3, patience=60.0).hurting(remove, [4], machine=second.node_id)
     assert_same(train(users, engine), expected)
     assert engine.traffic.replaced >= 1
 
