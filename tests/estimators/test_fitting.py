@@ -248,3 +248,25 @@ def test_the_unit_and_the_place_of_a_feature_do_not_matter(shift, factor):
     errors = [float(np.mean((p - t.y) ** 2) / t.y.var()) for p in predictions]
     assert errors[0] < 0.4
     assert errors[1] < 1.2 * errors[0] + 0.02
+
+
+@pytest.mark.parametrize("filled", [0.0, 0.002])
+def test_columns_that_hardly_anybody_has_do_not_matter(filled):
+    """They are left out, and neither their noise nor their number reaches the others' coefficients."""
+    t, rng = table(), np.random.default_rng(1)
+    rare = rng.random((len(t.X), 20)) < filled
+    errors = []
+    for X in (t.X, np.hstack([t.X, rare])):
+        fits = (
+            fitting.fit(
+                Users.from_rows(X, t.groups, t.y),
+                TASKS["least squares"],
+                Budget(3.0, 1e-6),
+                Options(),
+                SeededNoise(seed),
+            )
+            for seed in range(3)
+        )
+        predictions = [X @ fitted.coefficients[0] + fitted.intercepts[0] for fitted in fits]
+        errors.append(np.mean([np.mean((p - t.y) ** 2) for p in predictions]) / t.y.var())
+    assert errors[1] < 1.2 * errors[0] + 0.02

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.estimators.tables import WILD, ragged, replaced
 from userdp.estimators import stages, votes
+from userdp.estimators.balls import BallMean
 from userdp.estimators.rows import boolean_rates, user_rates
-from userdp.estimators.standardizing import standardize
+from userdp.estimators.standardizing import importance_of, standardize
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
@@ -190,6 +191,33 @@ def test_noise_is_not_a_place():
     assert np.mean(found) < 0.02
 
 
+def test_a_column_far_away_is_not_taken_for_one_nearby():
+    """Few users for the noise: half of the votes beyond sight could be missed by mere bad luck."""
+    means = np.tile([1e5, 0.0, 1.0], (500, 1))
+    places = [
+        stages.private_centre(means, 0.236 * math.sqrt(0.03), 0.0, SeededNoise(seed))[0] for seed in range(60)
+    ]
+    assert not any(centre.found[0] and abs(centre.place[0]) < 1e4 for centre in places)
+
+
+def test_the_unit_of_a_column_that_hardly_anybody_has_is_no_guess():
+    rng = np.random.default_rng(0)
+    magnitudes = np.where(rng.random((500, 30)) < 0.02, 1.0, np.nan)
+    magnitudes[:, :3] = 1.0
+    scales = [stages.private_scale(magnitudes, 0.1, "scales", SeededNoise(seed))[0] for seed in range(20)]
+    kept = np.mean([scale.kept for scale in scales], axis=0)
+    assert kept[:3].min() > 0.9
+    assert kept[3:].mean() < 0.06
+
+
+def test_a_unit_is_found_where_users_differ_by_many_powers():
+    rng = np.random.default_rng(0)
+    magnitudes = np.exp(rng.normal(0, 3.0, size=(500, 1)))
+    scale, _ = stages.private_scale(magnitudes, 0.15, "scales", SeededNoise(0))
+    assert scale.kept[0]
+    assert 1 / 8 < scale.magnitude[0] < 8
+
+
 def test_a_column_in_which_users_differ_is_as_wide_as_they_do():
     """Users far apart, each with rows close together: found, and its unit is what users differ by."""
     rng = np.random.default_rng(0)
@@ -330,6 +358,24 @@ def test_a_unit_of_a_boolean_is_its_spread_and_no_finer_than_the_noise():
     assert often == pytest.approx([0.5, 0.2, 0.0, 0.0], abs=4 * noise)
     assert units[:2] == pytest.approx([0.5, 0.4], abs=0.03)
     assert (units[2:] >= np.sqrt(noise * (1 - noise)) * (1 - 1e-9)).all()
+
+
+def test_rates_learn_from_each_other():
+    """One often, the others hardly ever: noise does not make them common. All alike: noise does not tell them apart."""
+    rng, noise = np.random.default_rng(0), 0.1
+    few = np.append(0.5, np.full(20, 0.003)) + noise * rng.normal(size=21)
+    many = np.full(40, 0.1) + noise * rng.normal(size=40)
+    found = [stages.likely_rates(BallMean(values, noise, None)) for values in (few, many)]
+    assert found[0][0] == pytest.approx(0.5, abs=0.3)
+    assert found[0][1:].max() < 0.06
+    assert found[1].std() < 0.06
+    assert found[1].mean() == pytest.approx(0.1, abs=0.05)
+
+
+def test_of_what_is_rarely_true_little_is_expected():
+    importance = importance_of(np.array([0.5, 0.001, 0.001]))
+    assert importance == pytest.approx([1.0, 0.004, 0.004], rel=0.02)
+    assert importance_of(np.full(7, 0.03)) == pytest.approx(np.ones(7))
 
 
 @pytest.mark.parametrize("n", [50, 3_000])

@@ -1,6 +1,7 @@
 """The descent of a fit: how gradients are weighted and clipped, for how long, and how far it leads."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +32,7 @@ from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import L2Ball
 
-# Fewer coefficients than this are not weighed by themselves.
+# Effectively fewer coefficients than this are not weighed by themselves.
 FEWEST_OF_A_KIND = 4
 
 
@@ -47,6 +48,8 @@ class Problem:
         Where the descent begins.
     parts : array of bool of shape (kinds, k)
         Which coordinates are of one kind.
+    importance : array of shape (k,)
+        How much may be expected of each coordinate, over what may be expected of a typical one of its kind.
     curvature, signal : float
         Typical curvature along the predictor, and squared norm of the coefficients to expect.
     """
@@ -54,6 +57,7 @@ class Problem:
     oracle: Oracle
     start: FloatArray
     parts: BoolArray
+    importance: FloatArray
     curvature: float
     signal: float
 
@@ -86,7 +90,8 @@ def parts_of(columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int)
     is_kept = np.isfinite(columns.scale)
     ones = np.full(int(has_ones), True)
     kinds = [np.append(is_kept & ~booleans, ones), np.append(is_kept & booleans, ~ones)]
-    are_many = min(int(kind.sum()) for kind in kinds) >= FEWEST_OF_A_KIND
+    importance = np.append(columns.importance, ones)
+    are_many = min(float(importance[kind].sum()) for kind in kinds) >= FEWEST_OF_A_KIND
     masks = np.array(kinds if are_many else [kinds[0] | kinds[1]])
     return np.tile(masks, n_rows)
 
@@ -106,27 +111,38 @@ def descend(
     events = (*events, event)
     if split.length:
         events = (*events, slopes_event(n, split.length))
-    ratio = clip_ratio(split.effective_users, int(parts.sum()))
+    importances = [problem.importance[part] for part in parts]
+    ratio = clip_ratio(split.effective_users, sum(float(one.sum()) for one in importances))
     kept = share_kept(ratio)
-    groups = expected_groups([int(part.sum()) for part in parts], list(norms), problem.signal)
+    groups = expected_groups(importances, list(norms), problem.signal)
     left = mu_beside(events, budget.epsilon, budget.delta)
-    groups, event = _after_pilot(problem, groups, ratio, left, noise)
-    events = (*events, event)
+    pilot = _pilot(problem, groups, ratio, left, noise)
+    events = (*events, pilot.event)
 
     left = mu_beside(events, budget.epsilon, budget.delta)
-    aimed = aim(groups, 2 * ratio / (n * left * kept), h)
-    chosen = descent(groups, aimed, curvature=h, kept=kept, ridge=walk.ridge, rounds=walk.rounds)
-    weights = spread(aimed.weights, parts)
+    aimed = aim(pilot.groups, 2 * ratio / (n * left * kept), h)
+    chosen = descent(
+        pilot.groups,
+        aimed,
+        curvature=h,
+        kept=kept,
+        ridge=walk.ridge,
+        rounds=walk.rounds,
+        pilot=(pilot.event.mu / left) ** 2,
+    )
+    weights, steps = spread(aimed.weights, parts), spread(chosen.steps, parts, 0.0)
     weighted, start = oracle.weighted(weights), problem.start / weights
     mean = ClippedMean(ratio * aimed.norm).calibrate(n, k, budget, rounds=chosen.rounds, beside=events)
     optimizer = DPSGD(
         chosen.rounds,
-        spread(chosen.steps, parts),
+        steps,
         L2Ball(walk.coefficient_bound) if walk.coefficient_bound else EVERYWHERE,
         averaged_share=AVERAGED_SHARE,
     )
     ridged = replace(weighted, ridge=kept * spread(chosen.ridges, parts, 0.0), ridge_centre=start)
-    solution = optimizer.run(ridged, mean, noise, start, walk.progress)
+    # The pilot is as good as some rounds, all at the start.
+    first = start - chosen.head_start * steps * (pilot.gradient * weights)
+    solution = optimizer.run(ridged, mean, noise, first, walk.progress)
     way, length = solution.point - start, 1.0
     if split.length:
         slopes = private_slopes(weighted, start, start + way, aimed.norm, split.length, noise)
@@ -139,24 +155,32 @@ def descend(
     return Found(point, noise_std, solution.privacy, chosen.rounds)
 
 
-def _after_pilot(
+@dataclass(frozen=True)
+class _Pilot:
+    """What one mean gradient at the start tells: itself, without weights, and how strong coefficients are."""
+
+    gradient: FloatArray
+    groups: tuple[Group, ...]
+    event: GaussianEvent
+
+
+def _pilot(
     problem: Problem, groups: tuple[Group, ...], ratio: float, left: float, noise: NoiseSource
-) -> tuple[tuple[Group, ...], GaussianEvent]:
-    """Release one mean gradient at the start; learn from it how strong the coefficients of each kind are."""
+) -> _Pilot:
     oracle, h, kept = problem.oracle, problem.curvature, share_kept(ratio)
     aimed = aim(groups, 2 * ratio / (oracle.n_users * left * kept), h)
     mu = left * math.sqrt(pilot_share(groups, aimed.noise, h))
     weights = spread(aimed.weights, problem.parts)
-    pilot = private_gradient(oracle.weighted(weights), problem.start / weights, ratio * aimed.norm, mu, noise)
-    coefficients, noise_std = -pilot.value / (kept * h * weights), pilot.noise_std / (kept * h)
+    found = private_gradient(oracle.weighted(weights), problem.start / weights, ratio * aimed.norm, mu, noise)
+    gradient, noise_std = found.value / weights, found.noise_std / (kept * h)
     learned = tuple(
-        seen(group, coefficients[part], noise_std / weight)
+        seen(group, -gradient[part] / (kept * h), noise_std / weight)
         for group, part, weight in zip(groups, problem.parts, aimed.weights, strict=True)
     )
-    return learned, pilot.event
+    return _Pilot(gradient, learned, found.event)
 
 
-def spread(values: tuple[float, ...], parts: BoolArray, elsewhere: float = 1.0) -> FloatArray:
+def spread(values: Sequence[float | FloatArray], parts: BoolArray, elsewhere: float = 1.0) -> FloatArray:
     """Return one number for each coordinate, that of its part."""
     each = np.full(parts.shape[1], elsewhere)
     for value, part in zip(values, parts, strict=True):

@@ -161,6 +161,7 @@ def _fit(
         options.engine.oracle(task.loss, scaled, dimension=len(start)),
         start,
         parts_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
+        np.tile(np.append(columns.importance, np.ones(int(options.fit_intercept))), _n_parameters(task, 1)),
         curvature,
         task.signal,
     )

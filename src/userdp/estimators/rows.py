@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from userdp.arrays import BoolArray, FloatArray
+from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.users import Users
 from userdp.estimators.stages import Target
 
@@ -14,10 +14,14 @@ BOUND, TARGET_BOUND = 16.0, 100.0
 
 @dataclass(frozen=True)
 class Columns:
-    """An affine map of columns, (x - centre)/scale within +-BOUND; dropped columns have scale infinity."""
+    """An affine map of columns, (x - centre)/scale within +-BOUND; dropped columns have scale infinity.
+
+    ``importance`` tells how much may be expected of each column, over what may be expected of a typical one.
+    """
 
     centre: FloatArray
     scale: FloatArray
+    importance: FloatArray
 
     def apply(self, rows: FloatArray) -> FloatArray:
         """Scale rows."""
@@ -62,7 +66,7 @@ def targets_as_rows(users: Users) -> Users:
     return replace(users, rows=np.where(np.isnan(users.rows[:, :1]), np.nan, users.targets[:, None]))
 
 
-def columns_of(users: Users, chosen: BoolArray) -> Users:
+def columns_of(users: Users, chosen: BoolArray | IntArray) -> Users:
     """Return some of the columns, without targets."""
     return replace(users, rows=users.rows[:, chosen], targets=None)
 

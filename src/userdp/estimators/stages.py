@@ -13,7 +13,7 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
-from userdp.estimators.balls import private_mean_in_ball, shrunk, weighted
+from userdp.estimators.balls import BallMean, private_mean_in_ball, shrunk, weighted
 from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import (
     LEAST_SHARE,
@@ -31,13 +31,11 @@ from userdp.privacy.accounting import GaussianEvent
 
 # How users' own magnitudes of one column scatter around their typical one, in powers of four, and their means around
 # the common one, in bins.
-_POWER_SPREAD, _MEAN_SPREADS = (0.65,), (0.6, 2.5, 10.0)
+_POWER_SPREADS, _MEAN_SPREADS = (0.65, 2.0), (0.6, 2.5, 10.0)
 # Deviations from a user's first row are sqrt(2) standard deviations; a unit is a little less than one.
 _UNIT = 0.6
-# Below this posterior probability a magnitude or a place is a guess.
-_CERTAIN = 0.7
-# Log odds against noise below which a lone magnitude is a guess.
-_EVIDENT = 2.0
+# Below this posterior probability a magnitude or a place is a guess, and a magnitude below these log odds to noise.
+_CERTAIN, _EVIDENT = 0.7, 2.0
 # A target's unit is 1.2 magnitudes; its middle is looked for so many units from zero.
 _TARGET_UNIT, _TARGET_SPREADS = 1.2 * _UNIT, (0.7, 2.5)
 _TARGET_BINS = np.arange(-32, 33)
@@ -45,8 +43,11 @@ _TARGET_BINS = np.arange(-32, 33)
 # for from afar, each look ZOOM times nearer.
 _REACH, _LOCATION_WIDTH, ZOOM, _LOOKS = 128, 2.0, 128.0, 3
 _LOCATION_BINS = np.arange(-_REACH - 1, _REACH + 2)
+_LOG_PRIOR_BEYOND = math.log(0.01)  # as `near_zero` has it
 # Users' rates of booleans are clipped to so many of their typical norms.
 _RATE_RADIUS = 1.5
+# Rates that a boolean may have.
+_RATES = np.concatenate([2.0 ** np.arange(-10, -0.9, 0.5), 1 - 2.0 ** np.arange(-1.5, -5.1, -0.5)])
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,9 @@ def private_scale(
     **Guarantee**: the event's.
     """
     found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, name, noise)
-    is_alone = magnitudes.shape[1] == 1
-    places = found.places(_POWER_SPREAD, usual_units, pooled=not is_alone)
-    # Of several columns some are constant and have no magnitude; a lone one that is noise would be taken at its word.
-    is_evident = places.evidence >= _EVIDENT if is_alone else True
-    return Scale(4.0**places.place, (places.certainty >= _CERTAIN) & is_evident), found.event
+    places = found.places(_POWER_SPREADS, usual_units, pooled=magnitudes.shape[1] > 1)
+    is_kept = (places.certainty >= _CERTAIN) & (places.evidence >= _EVIDENT)
+    return Scale(4.0**places.place, is_kept), found.event
 
 
 def user_magnitudes(users: Users, around_zero: bool = False) -> FloatArray:
@@ -137,7 +136,7 @@ def _with_norm(magnitudes: FloatArray, rates: FloatArray) -> FloatArray:
 def private_rates(
     user_rates: Vectors, norm: float, mu: float, noise: NoiseSource
 ) -> tuple[FloatArray, FloatArray, GaussianEvent]:
-    """How often each boolean is true, shrunk towards the average one; and one unit of each, a standard deviation.
+    """How often each boolean is true, most likely; and one unit of each, a standard deviation.
 
     A unit is no finer than the noise: a column that is hardly ever true is not blown up.
 
@@ -145,9 +144,25 @@ def private_rates(
     """
     d = user_rates.shape[1]
     found = private_mean_in_ball(user_rates, np.zeros(d), _RATE_RADIUS * norm, mu, "boolean rates", noise)
-    rates = np.clip(shrunk(found, 0.1 * found.noise_std), 0.0, 1.0)
+    rates = likely_rates(found)
     told = np.clip(rates, min(found.noise_std, 0.3), 0.5)
     return rates, np.sqrt(told * (1 - told)), found.event
+
+
+def likely_rates(found: BallMean) -> FloatArray:
+    """Posterior means of noisy rates, which learn from each other which rates are common.
+
+    Where a few are often true and most hardly ever, shrinking all towards their average would blur that.
+    """
+    log_likelihood = -0.5 * ((found.value[:, None] - _RATES) / found.noise_std) ** 2
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    common = np.full(len(_RATES), 1 / len(_RATES))
+    for _ in range(50):
+        posterior = likelihood * common
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        common = (posterior.sum(axis=0) + 1 / len(_RATES)) / (len(posterior) + 1)
+    means: FloatArray = posterior @ _RATES
+    return means
 
 
 def private_target(
@@ -168,7 +183,7 @@ def private_target(
         return Target(0.0, unit), (scale_event,)
     means = mapped(lambda some: some / unit, per_user(Users.means, users))
     found = private_counts(mapped(np.rint, means), _TARGET_BINS, location_mu, "target location", noise)
-    places = found.places(_TARGET_SPREADS, near_zero)
+    places = found.places(_TARGET_SPREADS, near_zero, narrow=True)
     if not mean_mu:
         middle = places.place if places.evidence[0] >= 0 else np.zeros(1)
         return Target(float(middle[0]) * unit, unit), (scale_event, found.event)
@@ -190,8 +205,8 @@ def private_centre(
     """
     d = user_means.shape[1]
     found = _look(user_means, np.zeros(d), _LOCATION_WIDTH, location_mu, "location", noise)
-    is_far = _mostly_beyond(found)
-    places, events = found.within(_REACH).places(_MEAN_SPREADS, near_zero), [found.event]
+    places, events = found.within(_REACH).places(_MEAN_SPREADS, near_zero, narrow=True), [found.event]
+    is_far = _is_beyond(found, places)
     centre, variance = _LOCATION_WIDTH * places.place, places.variance
     spread, certain = _units_wide(places), _is_certain(places)
     if is_far.any():
@@ -218,10 +233,12 @@ def _from_afar(
     for look in reversed(range(_LOOKS)):
         width = _LOCATION_WIDTH * ZOOM**look
         found = _look(user_means, centre, width, mu, f"location, zoom {_LOOKS - look}", noise)
-        places = found.within(_REACH).places(_MEAN_SPREADS[:1] if look else _MEAN_SPREADS, anywhere)
+        places = found.within(_REACH).places(
+            _MEAN_SPREADS[:1] if look else _MEAN_SPREADS, anywhere, narrow=True
+        )
         # Seen from afar all users share a bin, and between bins there is only noise.
         centre = centre + width * (np.rint(places.place) if look else places.place)
-        certain &= _is_certain(places) & ~_mostly_beyond(found)
+        certain &= _is_certain(places) & ~_is_beyond(found, places)
         events.append(found.event)
     return Centre(centre, _units_wide(places), certain), tuple(events)
 
@@ -233,8 +250,9 @@ def _look(
     return private_counts(votes, _LOCATION_BINS, mu, name, noise)
 
 
-def _mostly_beyond(found: NoisyCounts) -> BoolArray:
-    is_beyond: BoolArray = found.counts[:, [0, -1]].sum(axis=1) > found.n_users / 2
+def _is_beyond(found: NoisyCounts, places: Places) -> BoolArray:
+    """Whether a column lies beyond what is in sight more likely than within."""
+    is_beyond: BoolArray = found.score_of_ends() + _LOG_PRIOR_BEYOND > np.maximum(places.evidence, 0.0)
     return is_beyond
 
 

@@ -28,21 +28,35 @@ def standardize(
     """Find centre and scale of every number, and how often each boolean is true; drop what cannot be measured."""
     is_number = ~booleans
     scale, centre = np.where(booleans, BOOLEAN_UNIT, np.inf), np.zeros(users.n_features)
+    importance = np.ones(users.n_features)
     if not split.scale:
-        return Columns(centre, scale), ()
+        return Columns(centre, scale, importance), ()
     numbers = changed(users, partial(columns_of, chosen=is_number))
     rates = per_user(boolean_rates, users, booleans)
     units, norm, event = private_feature_scale(numbers, rates, around_zero, split.scale, noise)
     events: tuple[GaussianEvent, ...] = (event,)
-    if is_number.any():
-        unit = np.where(units.kept, units.magnitude, np.inf)
-        centre[is_number], scale[is_number], more = _numbers(numbers, unit, split, noise)
+    measured = np.flatnonzero(is_number)[units.kept]
+    if measured.size:
+        # Columns that nobody can measure are not looked for: the others are found the better for it.
+        some = changed(users, partial(columns_of, chosen=measured))
+        centre[measured], scale[measured], more = _numbers(some, units.magnitude[units.kept], split, noise)
         events = (*events, *more)
     if norm is not None:
         often, scale[booleans], event = private_rates(rates, norm, split.rates, noise)
+        importance[booleans] = importance_of(often)
         centre[booleans] = 0.0 if around_zero else often
         events = (*events, event)
-    return Columns(centre, scale), events
+    return Columns(centre, scale, importance), events
+
+
+def importance_of(rates: FloatArray) -> FloatArray:
+    """How much may be expected of booleans: what is rarely true, or rarely false, can tell little.
+
+    If coefficients of unscaled booleans are of one size, a boolean explains as much as its variance.
+    """
+    variance = rates * (1 - rates)
+    found: FloatArray = variance * variance.sum() / (variance**2).sum()
+    return found
 
 
 def _numbers(

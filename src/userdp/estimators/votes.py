@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from userdp.arrays import FloatArray, IntArray
+from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.estimators.per_user import Vectors, total
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
@@ -41,7 +41,7 @@ class Places:
     width : array of shape (columns,)
         How widely users scatter, in bins.
     support, evidence : array of shape (columns,)
-        About which share of the users is there; log odds, prior included, against counts that are mere noise.
+        About which share of the users is there; log odds of its being anywhere against counts that are mere noise.
     """
 
     place: FloatArray
@@ -51,11 +51,10 @@ class Places:
     support: FloatArray
     evidence: FloatArray
 
-    def where_supported(self, others: "Places") -> "Places":
-        """Return these places, and others for columns in which too few users support them."""
-        is_supported = self.support >= LEAST_SHARE
+    def where(self, is_better: BoolArray, others: "Places") -> "Places":
+        """Return these places for some columns, others for the rest."""
         chosen = {
-            field.name: np.where(is_supported, getattr(self, field.name), getattr(others, field.name))
+            field.name: np.where(is_better, getattr(self, field.name), getattr(others, field.name))
             for field in fields(self)
         }
         return Places(**chosen)
@@ -78,57 +77,78 @@ class NoisyCounts:
 
     @np.errstate(under="ignore")
     def places(
-        self, widths: Sequence[float], log_prior: Callable[[FloatArray], FloatArray], pooled: bool = False
+        self,
+        widths: Sequence[float],
+        log_prior: Callable[[FloatArray], FloatArray],
+        *,
+        pooled: bool = False,
+        narrow: bool = False,
     ) -> Places:
         """Find where each column's users are, if they scatter with a standard deviation of one of ``widths`` bins.
 
-        A place is where a quarter of the users are, or more; of the widths, the first one of which that can be said is
-        taken. ``pooled`` lets columns learn from each other which places are common.
+        A place is where a quarter of the users are, or more. The likeliest width is taken, or, if ``narrow``, the first
+        one that so many users support. ``pooled`` lets columns learn from each other which places are common.
         """
         n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
         places = self.bins[0] + _STEP * np.arange(steps + 1)
         found: Places | None = None
         for width in widths:
             bells = self._fit(places, width, pooled)
-            score = bells.score + log_prior(places)
-            posterior = np.exp(score - score.max(axis=1, keepdims=True))
-            posterior /= posterior.sum(axis=1, keepdims=True)
+            score = bells.score + _normalized(log_prior(places) + bells.log_common)
+            evidence = np.logaddexp.reduce(score, axis=1)
+            posterior = np.exp(score - evidence[:, None])
             columns, best = np.arange(len(score)), posterior.argmax(axis=1)
             near = posterior * (np.abs(places - places[best, None]) <= max(1.0, width))
             certainty: FloatArray = near.sum(axis=1)
             place: FloatArray = near @ places / certainty
             variance: FloatArray = (posterior * (places - place[:, None]) ** 2).sum(axis=1)
             support = bells.matched[columns, best] / (n * bells.energy)
-            new = Places(
-                place, certainty, variance, np.full(len(score), width), support, score[columns, best]
-            )
-            found = new if found is None else found.where_supported(new)
+            new = Places(place, certainty, variance, np.full(len(score), width), support, evidence)
+            if found is None:
+                found = new
+            else:
+                is_better = found.support >= LEAST_SHARE if narrow else found.evidence >= new.evidence
+                found = found.where(is_better, new)
         assert found is not None
         return found
 
     def _fit(self, places: FloatArray, width: float, pooled: bool) -> "_Fit":
-        """Fit one bell at every place: log likelihoods, matched counts, and the bells' energy."""
+        """Fit one bell at every place."""
         n = self.n_users
         bells: FloatArray = np.exp(-0.5 * ((self.bins - places[:, None]) / width) ** 2)
         bells /= bells.sum(axis=1, keepdims=True)
         matched: FloatArray = self.counts @ bells.T
         # One energy for all bells: a column that few users have must not go where the bells are lowest.
         energy = float((bells**2).sum(axis=1).mean())
+        common = np.maximum(matched.mean(axis=0), 0) + 0.001 * n if pooled else np.ones(len(places))
+        return _Fit(self._score(matched, energy), np.log(common), matched, energy)
+
+    def _score(self, matched: FloatArray, energy: float) -> FloatArray:
+        """Log likelihood of bells over that of mere noise, each with as many users as fit best."""
+        n = self.n_users
         voters = n * np.clip(matched / (n * energy), LEAST_SHARE, 1.0)
         score: FloatArray = (voters * matched - voters**2 * energy / 2) / self.noise_std**2
-        if pooled:
-            common = np.maximum(matched.mean(axis=0), 0) + 0.001 * n
-            score = score + np.log(common / common.sum())
-        return _Fit(score, matched, energy)
+        return score
+
+    def score_of_ends(self) -> FloatArray:
+        """Log likelihood, over that of mere noise, of most users being in the first or in the last bin."""
+        ends: FloatArray = self._score(self.counts[:, [0, -1]], 1.0).max(axis=1)
+        return ends
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """Bells of one width, at every place."""
+    """Bells of one width, at every place: their log likelihood, how common the place is, counts, and energy."""
 
     score: FloatArray
+    log_common: FloatArray
     matched: FloatArray
     energy: float
+
+
+def _normalized(log_prior: FloatArray) -> FloatArray:
+    normalized: FloatArray = log_prior - np.logaddexp.reduce(log_prior)
+    return normalized
 
 
 def private_counts(votes: Vectors, bins: IntArray, mu: float, name: str, noise: NoiseSource) -> NoisyCounts:

@@ -62,7 +62,7 @@ class DPSGD:
     rounds : int
         T, how many private means are asked for.
     step_size : float or array of shape (dimension,)
-        eta, one for all coordinates or one for each.
+        eta, one for all coordinates or one for each; a coordinate whose step is 0 stays where it starts.
     domain : Domain
         Where theta may lie; its projection follows every step.
     averaged_share : float
@@ -78,7 +78,7 @@ class DPSGD:
         settle(
             self,
             rounds=count("rounds", self.rounds, 1, "say how many private means are asked for"),
-            step_size=_positive_steps(self.step_size),
+            step_size=_steps(self.step_size),
         )
         if not isinstance(self.domain, Domain):
             raise InvalidInputError(
@@ -141,12 +141,12 @@ class DPSGD:
         return min(self.rounds - 1, self.rounds - round(self.averaged_share * self.rounds))
 
 
-def _positive_steps(step_size: float | FloatArray) -> float | FloatArray:
+def _steps(step_size: float | FloatArray) -> float | FloatArray:
     if np.ndim(step_size) == 0:
         return positive("step_size", step_size, "give eta")
     steps = np.asarray(step_size, dtype=np.float64)
-    if not (np.isfinite(steps) & (steps > 0)).all():
-        raise InvalidInputError("step_size must be positive in every coordinate")
+    if not (np.isfinite(steps) & (steps >= 0)).all():
+        raise InvalidInputError("step_size must be 0 or positive in every coordinate")
     return steps
 
 

@@ -33,17 +33,39 @@ AVERAGED_SHARE = 0.75
 NORM_SPREAD = 1.5
 # A pilot gets between these shares of what is left: enough to see a signal that is this multiple of the expected one.
 _PILOT_SHARES, _PILOT_SEES = (0.02, 0.15), 0.6
+# As a first step it may reach this far, as a share of the way that one coefficient by itself has to go.
+_PILOT_REACH = 0.5
 # How far from 1 the best length of the answer lies, one standard deviation.
 _LENGTH_SPREAD = 0.1
 
 
 @dataclass(frozen=True)
 class Group:
-    """Coefficients of one kind: their number, the typical norm of a user's gradient in them, their prior variance."""
+    """Coefficients of one kind.
 
-    size: int
+    Attributes
+    ----------
+    importance : array of shape (k,)
+        How much may be expected of each, over what may be expected of a typical one.
+    norm : float
+        Typical norm of a user's gradient in them.
+    variance : float
+        Prior variance of a typical one.
+    """
+
+    importance: FloatArray
     norm: float
     variance: float
+
+    @property
+    def size(self) -> float:
+        """Effective number of coefficients."""
+        return float(self.importance.sum())
+
+    @property
+    def variances(self) -> FloatArray:
+        """Prior variance of each coefficient."""
+        return self.variance * self.importance
 
 
 @dataclass(frozen=True)
@@ -63,26 +85,33 @@ class Descent:
     ----------
     rounds : int
         Of the gradient descent.
-    steps, ridges : tuple of float
-        Of each group; ridges towards the start, on the unclipped loss.
-    noise_std : tuple of float
+    steps, ridges : tuple of arrays
+        Of each group's coefficients; ridges towards the start, on the unclipped loss.
+    head_start : float
+        How many of the rounds the pilot gradient is as good as.
+    noise_std : tuple of arrays
         Of each coefficient of a group at the end, in coordinates without weights, to first order.
     """
 
     rounds: int
-    steps: tuple[float, ...]
-    ridges: tuple[float, ...]
-    noise_std: tuple[float, ...]
+    head_start: float
+    steps: tuple[FloatArray, ...]
+    ridges: tuple[FloatArray, ...]
+    noise_std: tuple[FloatArray, ...]
 
 
-def expected_groups(sizes: Sequence[int], norms: Sequence[float], signal: float) -> tuple[Group, ...]:
+def expected_groups(
+    importances: Sequence[FloatArray], norms: Sequence[float], signal: float
+) -> tuple[Group, ...]:
     """Share a squared norm of all coefficients out equally among the groups, then among their coefficients."""
+    each = signal / len(importances)
     return tuple(
-        Group(size, norm, signal / (len(sizes) * size)) for size, norm in zip(sizes, norms, strict=True)
+        Group(importance, norm, each / float(importance.sum()))
+        for importance, norm in zip(importances, norms, strict=True)
     )
 
 
-def clip_ratio(effective_users: float, n_coefficients: int) -> float:
+def clip_ratio(effective_users: float, n_coefficients: float) -> float:
     """Clip radius over the typical norm.
 
     Few users a coefficient: every gradient is clipped, which costs the least noise; many: hardly any, the least bias.
@@ -111,7 +140,7 @@ def aim(groups: Sequence[Group], noise_per_norm: float, curvature: float) -> Aim
     def loss(choice: Aim) -> float:
         noises = ((choice.noise / (curvature * a)) ** 2 for a in choice.weights)
         return sum(
-            group.size * group.variance * noise / (group.variance + noise)
+            float((group.variances * noise / (group.variances + noise)).sum())
             for group, noise in zip(groups, noises, strict=True)
         )
 
@@ -135,10 +164,9 @@ def seen(group: Group, coefficients: FloatArray, noise_std: float) -> Group:
     The variance is the posterior geometric mean, for coefficients and noise that are normal.
     """
     logs = np.linspace(-8.0, 8.0, 33) * math.log(2)
-    variances = group.variance * np.exp(logs) + noise_std**2
-    squares = float(coefficients @ coefficients)
+    variances = np.exp(logs)[:, None] * group.variances + noise_std**2
     score = -0.5 * (
-        len(coefficients) * np.log(variances) + squares / variances + (logs / _SIGNAL_SPREAD) ** 2
+        (np.log(variances) + coefficients**2 / variances).sum(axis=1) + (logs / _SIGNAL_SPREAD) ** 2
     )
     weights = np.exp(score - score.max())
     return replace(group, variance=group.variance * math.exp(float(weights @ logs / weights.sum())))
@@ -152,6 +180,7 @@ def descent(
     kept: float,
     ridge: float = 0.0,
     rounds: int | None = None,
+    pilot: float = 0.0,
 ) -> Descent:
     """Choose ridges, time and steps for the noise there is.
 
@@ -165,10 +194,12 @@ def descent(
         What clipping leaves of the mean gradient.
     ridge, rounds : float, int or None
         The caller's own: an additional ridge, and rounds in place of those that follow from the noise.
+    pilot : float
+        Squared mu of a pilot gradient, over that of the descent.
     """
     k, h = sum(group.size for group in groups), curvature
     ridges = [
-        a**2 * ridge + aimed.noise**2 / (h * group.variance)
+        a**2 * ridge + aimed.noise**2 / (h * group.variances)
         for a, group in zip(aimed.weights, groups, strict=True)
     ]
     noises = [aimed.noise / (h * a) for a in aimed.weights]
@@ -176,8 +207,10 @@ def descent(
     kappa = max(4.0, 1.5 * math.sqrt(k))
     time = 5 * (0.25 / spread) ** 0.75
     curvatures = [h * a**2 for a in aimed.weights]
+    n_rounds = rounds or math.ceil(kappa * min(max(time, 3.0), 60.0))
     return Descent(
-        rounds or math.ceil(kappa * min(max(time, 3.0), 60.0)),
+        n_rounds,
+        min(pilot * n_rounds, _PILOT_REACH * kappa),
         tuple(1 / (kappa * kept * (c + r)) for c, r in zip(curvatures, ridges, strict=True)),
         tuple(ridges),
         tuple(

@@ -58,13 +58,13 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     ratio = clip_ratio(split.effective_users, k)
     typical = math.sqrt(k / (4 * items_per_user) + _CURVATURE**2)
     assumed, really = share_kept(ratio), min(1.0, ratio)
-    groups = (Group(k, typical, 1 / k),)
+    groups = (Group(np.ones(k), typical, 1 / k),)
     first = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
     left *= math.sqrt(1 - pilot_share(groups, first.noise, _START_CURVATURE))
     noise = 2 * ratio * typical / (n_users * left)
     aimed = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
     chosen = descent(groups, aimed, curvature=_START_CURVATURE, kept=assumed)
-    share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * chosen.ridges[0])
+    share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * float(chosen.ridges[0][0]))
     private = _CURVATURE / 2 * (k * spread**2 + (1 - share) ** 2)
     if split.length:
         private += _CURVATURE / 2 * length_error(2 * typical / (n_users * split.length), _CURVATURE) ** 2
@@ -102,10 +102,10 @@ def _filter(chosen: Descent, noise: float, curvature: float, ridge: float) -> tu
     """Share of a coefficient that averaged gradient descent finds, and standard deviation of what noise adds."""
     T = chosen.rounds
     first = T - round(AVERAGED_SHARE * T)
-    powers = (1 - chosen.steps[0] * (curvature + ridge)) ** np.arange(T + 1)
+    powers = (1 - float(chosen.steps[0][0]) * (curvature + ridge)) ** np.arange(T + 1)
     share = curvature / (curvature + ridge) * (1 - powers[first + 1 :].mean())
     sums = np.concatenate([[0.0], np.cumsum(powers)])  # sums[i] = 1 + a + ... + a^(i - 1)
     rounds = np.arange(T)
     weights = (sums[T - rounds] - sums[np.maximum(first - rounds, 0)]) / (T - first)
-    spread = noise * math.sqrt(T) * chosen.steps[0] * math.sqrt(float(weights @ weights))
+    spread = noise * math.sqrt(T) * float(chosen.steps[0][0]) * math.sqrt(float(weights @ weights))
     return float(share), spread
