@@ -4,6 +4,7 @@ Each ``check_...`` takes one case and raises unless the library answered it or r
 traceback, nothing written, no budget lost. ``make fuzz`` runs many cases, the tests a few.
 """
 
+import contextlib
 import shutil
 import sqlite3
 import tempfile
@@ -168,7 +169,8 @@ def check_command(words: list[str]) -> bool:
     book = place / "ledger.db"
     before, ledger = _listing(place), book.read_bytes()
     args = [word.replace("@", str(place)) for word in words]
-    result = CliRunner().invoke(app, args, prog_name="userdp")
+    with contextlib.chdir(place):  # a word may be a file's name
+        result = CliRunner().invoke(app, args, prog_name="userdp")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     if result.exit_code not in _CODES:
