@@ -127,7 +127,7 @@ def milliseconds_of_a_round(users: Users) -> float:
 
     What a training costs once, whatever its rounds, is in neither.
     """
-    short, long = trainings(users, LENGTHS, 5)
+    short, long = trainings(users, LENGTHS, 3)
     return 1e3 * (long - short) / (LENGTHS[1] - LENGTHS[0])
 
 

@@ -51,7 +51,8 @@ def survey(units: Array, radius_units: int) -> Survey:
     number = jnp.sum(present)
     origin = jnp.nan_to_num(units[jnp.argmax(present)])
     offsets = jnp.where(present[:, None], jnp.clip(units - origin, -2 * R, 2 * R), 0.0)
-    offsets = jax.lax.optimization_barrier(offsets)  # computed once, not again for each of the two passes
+    # Computed once, and not again for each of the two passes.
+    offsets = jax.lax.optimization_barrier(offsets)  # type: ignore[no-untyped-call]
     total = jnp.sum(offsets, axis=0)
     average = jnp.rint(total / jnp.maximum(number, 1))
     # A null user is at the origin here, where somebody is.
