@@ -131,14 +131,12 @@ def milliseconds_of_a_round(users: Users) -> float:
     return 1e3 * (long - short) / (LENGTHS[1] - LENGTHS[0])
 
 
-def exponents() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, sizes in RANGES.items():
-        index = ("users", "items", "features").index(name)
-        costs = [milliseconds_of_a_round(make_users(*size)) for size in sizes]
-        slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
-        found[name] = {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
-    return found
+def growth(along: str) -> dict[str, Any]:
+    """Fit how a round's cost grows along one of the ranges."""
+    sizes, index = RANGES[along], list(RANGES).index(along)
+    costs = [milliseconds_of_a_round(make_users(*size)) for size in sizes]
+    slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
+    return {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
 
 
 def training() -> dict[str, Any]:
@@ -157,7 +155,7 @@ PARTS = {
     "gradients": lambda: {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
     "counts": counts,
     "training": training,
-    "growth": exponents,
+    **{along: partial(growth, along) for along in RANGES},
 }
 
 
@@ -223,7 +221,8 @@ def publish(result: dict[str, Any]) -> None:
         "| along | exponent (linear is 1) | (n, m, d): ms a round |",
         "|---|---|---|",
     ]
-    for name, row in result["growth"].items():
+    for name in RANGES:
+        row = result[name]
         points = ", ".join(
             f"({n:,}, {m}, {d}): {ms:.1f}"
             for (n, m, d), ms in zip(row["sizes"], row["milliseconds"], strict=True)

@@ -127,11 +127,11 @@ for _symbol, _name in (
 
 @intrinsic
 def fma(context, x, y, z):
-    """Return x y + z, rounded once."""
+    """Return x y + z, rounded once where the processor can."""
 
     def build(context, builder, signature, arguments):
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-        return _call(builder, f"llvm.fma.v{LANES}f32", kind, arguments)
+        return _call(builder, f"llvm.fmuladd.v{LANES}f32", kind, arguments)
 
     return _lanes(_lanes, _lanes, _lanes), build
 
