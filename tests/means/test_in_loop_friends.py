@@ -128,6 +128,9 @@ def test_one_user_far_away_is_seen_also_where_offsets_are_cut(far, place):
     units = np.zeros((N, 3))
     units[place, 1] = far
     assert not check_survey(units, R)
+    units[::2, 1] = far
+    assert not check_survey(units, R)
+    units[:, 1] = 0
     units[place, 1] = R // 2 - 1
     assert check_survey(units, R)
 
