@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -150,7 +150,7 @@ def training() -> dict[str, Any]:
     }
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], Any]] = {
     "kernel": lambda: "compiled" if fused.serves(Logistic(), D, np.float32) else "XLA's",
     "gradients": lambda: {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
     "counts": counts,
