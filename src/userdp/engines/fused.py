@@ -38,8 +38,8 @@ _TARGET = "userdp_glm_gradients"
 # In the order of the kernel's numbers for them. Their fields, at most two, are the constants of the derivative.
 LOSSES = (Logistic, Hinge, SquaredHinge, Squared, Absolute, Pinball, Huber, Poisson)
 # The users are cut into calls of at least so many numbers, which XLA hands to its threads: a row counts as sixteen or
-# more, a user as so many.
-_PIECE = 2**18
+# more, a user as so many. Of fewer than about ten calls XLA uses one thread alone.
+_PIECE = 2**15
 _NUMBERS_PER_USER = 256
 _MOST_PIECES = 32
 

@@ -89,8 +89,7 @@ class CertifiedLoop:
         """Weigh and average."""
         lattice, ramp = self.mean.lattice, self.ramp
         check_shape(vectors, self.shape)
-        units = round_to_lattice(vectors, lattice)
-        crowd = survey(units, lattice.radius_units)
+        crowd = survey(round_to_lattice(vectors, lattice), lattice.radius_units)
 
         def of_friends() -> ExactMean:
             # With equal weights w the mean is that of weights one.
@@ -98,6 +97,7 @@ class CertifiedLoop:
             return ExactMean(*_ratio(crowd.origin, total, crowd.number, anyone, lattice), crowd.number)
 
         def of_others() -> ExactMean:
+            units = round_to_lattice(vectors, lattice)  # again: rounds of friends need not keep them
             weights, index = friends(units, lattice.radius_units, ramp.lo, ramp.hi)
             return ExactMean(*_weighted_mean(units, weights, lattice, ramp.hi - ramp.lo), index)
 
