@@ -3,6 +3,8 @@
 import json
 import math
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,6 +29,8 @@ from userdp.problems import Logistic
 
 N, M, D = 10_000, 100, 100
 T = 200
+# Two trainings whose difference is that many rounds.
+LENGTHS = (10, 30)
 CERTIFIED = ConcentratedMean(1.0, gate="deferred")
 # Each exponent is the slope over these sizes. The smallest data sets are 50 MB and more: they come from memory, like
 # the largest ones, and not from a cache.
@@ -50,7 +54,7 @@ def gradients(*, ragged: bool) -> dict[str, float]:
     """Time all users' gradients, and the fastest single read of the same rows."""
     users = make_users(N, M, D, ragged=ragged)
     rows: NDArray[Any] = users.rows
-    oracle = local_oracle(Logistic(), users)
+    oracle, halves = (local_oracle(Logistic(), users, storage=kind) for kind in ("float32", "float16"))
     compiled, target, flat = jax.jit(oracle.user_gradients), np.empty_like(rows), rows.ravel()
     total = jax.jit(jnp.sum)
     with jax.enable_x64(True):  # as the optimizers run it
@@ -60,6 +64,7 @@ def gradients(*, ragged: bool) -> dict[str, float]:
             "dot by BLAS": lambda: np.dot(flat, flat),
             "copy": lambda: np.copyto(target, rows),
             "gradients": lambda: compiled(oracle.data, theta, key).block_until_ready(),
+            "halves": lambda: compiled(halves.data, theta, key).block_until_ready(),
         }
         seconds = interleaved_seconds(jobs, twice=True)
     read = min(seconds["sum by XLA"], seconds["dot by BLAS"])
@@ -67,6 +72,7 @@ def gradients(*, ragged: bool) -> dict[str, float]:
         "milliseconds": 1e3 * seconds["gradients"],
         "over_read": seconds["gradients"] / read,
         "over_copy": seconds["gradients"] / seconds["copy"],
+        "over_halves": seconds["gradients"] / seconds["halves"],
     }
 
 
@@ -93,46 +99,63 @@ def counts() -> dict[str, float]:
     return {"seconds": seconds["counts"], "over_half_gram": seconds["counts"] / fastest}
 
 
-def milliseconds_per_round(
-    users: Users, rounds: int, repeats: int = 3, mean: MeanEstimator = CERTIFIED
-) -> float:
-    """Time a training, compiled before, and divide by its rounds."""
-    oracle = local_oracle(Logistic(), users)
-    calibrated = mean.calibrate(users.n_users, users.n_features, Budget(1.0, 1e-6), rounds)
-    optimizer = DPSGD(rounds, 1.0)
-    optimizer.run(oracle, calibrated, SeededNoise(0))
-    best = interleaved_seconds({"run": lambda: optimizer.run(oracle, calibrated, SeededNoise(0))}, repeats)[
-        "run"
-    ]
-    return 1e3 * best / rounds
+def trainings(
+    users: Users,
+    lengths: Sequence[int],
+    repeats: int,
+    mean: MeanEstimator = CERTIFIED,
+    storage: str = "float32",
+) -> list[float]:
+    """Time trainings of so many rounds, compiled before, in seconds."""
+    oracle = local_oracle(Logistic(), users, storage=storage)
+    jobs = {}
+    for rounds in lengths:
+        calibrated = mean.calibrate(users.n_users, users.n_features, Budget(1.0, 1e-6), rounds)
+        jobs[str(rounds)] = partial(DPSGD(rounds, 1.0).run, oracle, calibrated, SeededNoise(0))
+    for job in jobs.values():
+        job()
+    return list(interleaved_seconds(jobs, repeats).values())
 
 
-def exponents() -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, sizes in RANGES.items():
-        index = ("users", "items", "features").index(name)
-        costs = [milliseconds_per_round(make_users(*size), 20) for size in sizes]
-        slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
-        found[name] = {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
-    return found
+def milliseconds_per_round(users: Users, mean: MeanEstimator = CERTIFIED, storage: str = "float32") -> float:
+    """Time a whole training and divide by its rounds."""
+    return 1e3 * trainings(users, [T], 1, mean, storage)[0] / T
+
+
+def milliseconds_of_a_round(users: Users) -> float:
+    """Time two trainings, and divide what one takes longer by the rounds that it has more.
+
+    What a training costs once, whatever its rounds, is in neither.
+    """
+    short, long = trainings(users, LENGTHS, 3)
+    return 1e3 * (long - short) / (LENGTHS[1] - LENGTHS[0])
+
+
+def growth(along: str) -> dict[str, Any]:
+    """Fit how a round's cost grows along one of the ranges."""
+    sizes, index = RANGES[along], list(RANGES).index(along)
+    costs = [milliseconds_of_a_round(make_users(*size)) for size in sizes]
+    slope = np.polyfit(np.log([size[index] for size in sizes]), np.log(costs), 1)[0]
+    return {"sizes": sizes, "milliseconds": costs, "exponent": float(slope)}
 
 
 def training() -> dict[str, Any]:
     """Time a round of a whole training, here and in other libraries."""
     users = make_users(N, M, D)
     return {
-        "certified": milliseconds_per_round(users, T, 1),
-        "clipped": milliseconds_per_round(users, T, 1, ClippedMean(1.0)),
+        "certified": milliseconds_per_round(users),
+        "halves": milliseconds_per_round(users, storage="float16"),
+        "clipped": milliseconds_per_round(users, ClippedMean(1.0)),
         "peers": speed_peers.milliseconds_per_round(users),
     }
 
 
-PARTS = {
+PARTS: dict[str, Callable[[], Any]] = {
     "kernel": lambda: "compiled" if fused.serves(Logistic(), D, np.float32) else "XLA's",
     "gradients": lambda: {"even": gradients(ragged=False), "ragged": gradients(ragged=True)},
     "counts": counts,
     "training": training,
-    "growth": exponents,
+    **{along: partial(growth, along) for along in RANGES},
 }
 
 
@@ -169,31 +192,37 @@ def publish(result: dict[str, Any]) -> None:
         f"| the same, 1 to 199 rows a user | {ragged['over_read']:.2f} | at most 2 |",
         f"| all users' gradients / one copy of the rows | {even['over_copy']:.2f} | |",
         f"| all users' gradients, ms | {even['milliseconds']:.0f} | |",
+        f"| the same / with rows stored as float16 | {even['over_halves']:.2f} | |",
         "| exact friend counts / half of a Gram product in float64, tile by tile "
         f"| {result['counts']['over_half_gram']:.2f} | at most 1.5 |",
         f"| a round of training, certified mean, T = {T}, ms | {own['certified']:.0f} | |",
         f"| the same / the gradients alone | {own['certified'] / even['milliseconds']:.2f} | |",
+        f"| a round of training with rows stored as float16, ms | {own['halves']:.1f} | |",
         "",
         "## The same training in other libraries",
         "",
         f"Logistic regression, every user in every round, by their clipped means; here the mean round of {T}.",
         "",
-        "| library | ms a round | over the certified mean here | goal | over the clipped mean here |",
-        "|---|---|---|---|---|",
+        "| library | ms a round | over the certified mean | with float16 rows | goal | over the clipped mean |",
+        "|---|---|---|---|---|---|",
         *(
-            f"| {name.removesuffix('_peer')} | {ms:.0f} | {ms / own['certified']:.1f} | {GOALS[name]} "
+            f"| {name.removesuffix('_peer')} | {ms:.0f} | {ms / own['certified']:.1f} | {ms / own['halves']:.1f} "
+            f"| {GOALS[name]} "
             f"| {ms / own['clipped']:.1f} |"
             for name, ms in own["peers"].items()
         ),
         "",
         "## How a round's cost grows",
         "",
-        "Concentrated users; n, m, d as in the table. The smallest data set is larger than the processor's caches.",
+        "Concentrated users; n, m, d as in the table. The smallest data set is larger than the processor's caches. "
+        f"A round is a {LENGTHS[1] - LENGTHS[0]}th of what a training of {LENGTHS[1]} rounds takes longer than one of "
+        f"{LENGTHS[0]}: what a training costs once is left out.",
         "",
         "| along | exponent (linear is 1) | (n, m, d): ms a round |",
         "|---|---|---|",
     ]
-    for name, row in result["growth"].items():
+    for name in RANGES:
+        row = result[name]
         points = ", ".join(
             f"({n:,}, {m}, {d}): {ms:.1f}"
             for (n, m, d), ms in zip(row["sizes"], row["milliseconds"], strict=True)

@@ -79,6 +79,25 @@ def test_a_plan_runs_and_its_statement_is_its_budget():
     assert (privacy.epsilon, privacy.delta, privacy.n_users, privacy.certified) == (4.0, 1e-6, N, True)
 
 
+def test_a_plan_for_groups_takes_them_for_users():
+    """The answer is that of DPSGD with the plan's numbers on the same groups, and the statement names the users."""
+    plan = make_plan(n_users=N // 2, items_per_user=2 * M)
+    solution = userdp.minimize(SquaredDistance(), USERS, plan=plan, group_size=2, random_state=0)
+    assert (solution.privacy.epsilon, solution.privacy.n_users) == (4.0, N)
+    assert any("groups of 2" in assumption for assumption in solution.privacy.assumptions)
+    (phase,) = plan.phases
+    by_hand = userdp.minimize(
+        SquaredDistance(), USERS, optimizer=phase.optimizer(), mean=plan.mean(phase), epsilon=4.0, delta=1e-6,
+        group_size=2, random_state=0,
+    )  # fmt: skip
+    assert solution.point.tobytes() == by_hand.point.tobytes()
+    with pytest.raises(InvalidInputError, match="the data has 134 groups of 3: plan for so many users"):
+        userdp.minimize(SquaredDistance(), USERS, plan=plan, group_size=3)
+    phases = make_plan(n_users=1_000, strong_convexity=1.0)
+    with pytest.raises(InvalidInputError, match="a plan of one phase"):
+        userdp.minimize(SquaredDistance(), make_users(2_000), plan=phases, group_size=2)
+
+
 def test_a_strongly_convex_plan_runs_its_phases_on_disjoint_users(monkeypatch):
     users, taken = make_users(2_000), []
     take = Users.take

@@ -58,7 +58,8 @@ def minimize(
     domain : Domain
         Where the answer may lie; the whole space by default.
     plan : Plan
-        From :func:`userdp.plan`; its users and features must be those of the data.
+        From :func:`userdp.plan`; its users and features must be those of the data. With a ``group_size`` its users
+        are the groups: n_users/group_size of them, with group_size times as many items.
     optimizer : DPSGD, PhasedERM, ItemDPSGD or LocalizedSGD
         Rounds, step size and domain, chosen by hand. The last two protect rows, and users by group privacy: they
         take ``max_items`` instead of a ``mean``.
@@ -124,9 +125,9 @@ def minimize(
             )
         if engine is not None and engine != LocalEngine():
             raise InvalidInputError(f"{type(optimizer).__name__} runs on this machine: leave engine out")
-    if group_size != 1 and not isinstance(optimizer, DPSGD):
+    if group_size != 1 and plan is None and not isinstance(optimizer, DPSGD):
         raise InvalidInputError(
-            "groups go with DPSGD and its mean; plans and other optimizers are for single users"
+            "groups go with a plan or with DPSGD and its mean; other optimizers are for single users"
         )
     n_groups(users.n_users, group_size)
 
@@ -136,7 +137,7 @@ def minimize(
             chosen = _in_memory(users, "max_items").capped(max_items, noise.generator())
         run = _Run(loss, chosen, min_items, noise, engine if engine is not None else LocalEngine(), kept)
         if plan is not None:
-            return run.planned(plan, domain, first)
+            return run.planned(plan, domain, first, group_size)
         assert epsilon is not None
         assert delta is not None
         budget = Budget(epsilon, delta)
@@ -186,21 +187,34 @@ class _Run:
         group_size: int,
     ) -> Solution:
         """Run DP-SGD with numbers chosen by hand."""
-        users, n_users = self.users, self.users.n_users
-        dimension = _dimension(start) or n_parameters(self.loss, users.n_features)
+        n_users = self.users.n_users
+        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
         calibrated = mean.calibrate(n_groups(n_users, group_size), dimension, budget, optimizer.rounds)
-        if group_size > 1 and isinstance(users, Users):
-            users = users.take(self.noise.permutation(n_users))  # stored users are in random order already
         oracle = self.engine.oracle(
-            self.loss, users, dimension=dimension, min_items=self.min_items, group_size=group_size
+            self.loss,
+            self.in_groups(group_size),
+            dimension=dimension,
+            min_items=self.min_items,
+            group_size=group_size,
         )
-        solution = optimizer.run(oracle, calibrated, self.noise, start, self.progress())
+        return self.stated(optimizer.run(oracle, calibrated, self.noise, start, self.progress()), group_size)
+
+    def in_groups(self, group_size: int) -> Users | StoredUsers:
+        """Put users in the secret random order that makes their groups; stored users are in one already."""
+        if group_size == 1 or isinstance(self.users, StoredUsers):
+            return self.users
+        return self.users.take(self.noise.permutation(self.users.n_users))
+
+    def stated(self, solution: Solution, group_size: int) -> Solution:
+        """Say that users stood for themselves in groups, if they did."""
         if group_size == 1:
             return solution
         groups = f"users averaged in fixed random groups of {group_size}, each user in one of them"
         privacy = solution.privacy
-        stated = replace(privacy, n_users=n_users, assumptions=(*privacy.assumptions, groups))
-        return replace(solution, privacy=stated)
+        assumptions = (*privacy.assumptions, groups)
+        return replace(
+            solution, privacy=replace(privacy, n_users=self.users.n_users, assumptions=assumptions)
+        )
 
     def by_rows(
         self, optimizer: ItemDPSGD | LocalizedSGD, max_items: int, budget: Budget, start: FloatArray | None
@@ -226,29 +240,37 @@ class _Run:
 
         return localization.run(oracle_of, users.n_users, self.noise, start, self.progress)
 
-    def planned(self, plan: Plan, domain: Domain | None, start: FloatArray | None) -> Solution:
+    def planned(
+        self, plan: Plan, domain: Domain | None, start: FloatArray | None, group_size: int
+    ) -> Solution:
         """Run DP-SGD or, for several phases, localization, with the plan's numbers."""
-        n_users = self.users.n_users
+        n_users = n_groups(self.users.n_users, group_size)
         if n_users != plan.n_users:
-            raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {n_users}")
+            what = "" if group_size == 1 else f" groups of {group_size}: plan for so many users"
+            raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {n_users}{what}")
         dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
         if dimension != plan.n_features:
             raise InvalidInputError(
                 f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
                 "plan with n_features = number of coordinates of theta"
             )
-        plan.budget.warn_if_weak_for(n_users)
+        plan.budget.warn_if_weak_for(self.users.n_users)
         domain = domain if domain is not None else EVERYWHERE
         phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
 
         def oracle_of(i: int, users: Users | StoredUsers) -> Oracle:
             radius = plan.phases[i].smoothing_radius
             smooth = smoothed(self.loss, radius, dimension, sampled=plan.calibration == "paper")
-            return self.engine.oracle(smooth, users, dimension=dimension, min_items=self.min_items)
+            return self.engine.oracle(
+                smooth, users, dimension=dimension, min_items=self.min_items, group_size=group_size
+            )
 
         if len(phases) == 1 and phases[0].n_users == n_users:
-            oracle = oracle_of(0, self.users)
+            oracle = oracle_of(0, self.in_groups(group_size))
             solution = phases[0].optimizer.run(oracle, phases[0].mean, self.noise, start, self.progress())
+            solution = self.stated(solution, group_size)
+        elif group_size > 1:
+            raise InvalidInputError("groups go with a plan of one phase; leave group_size out")
         else:
             users = _in_memory(self.users, "a plan of several phases")
             solution = Localization(phases).run(

@@ -1,6 +1,8 @@
 """The compiled kernel of gradients: the loss's own derivative, and bit for bit a function of one user."""
 
 import sys
+import zlib
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +10,10 @@ import numpy as np
 import pytest
 
 from userdp.data import Users
-from userdp.engines import fused, local_oracle
+from userdp.engines import LocalEngine, fused, local_oracle
 from userdp.engines.layout import packed
 from userdp.engines.local import gradients_of, layout_for
+from userdp.errors import InvalidInputError
 from userdp.problems import (
     Absolute,
     Hinge,
@@ -23,6 +26,8 @@ from userdp.problems import (
 )
 
 kernel = pytest.importorskip("userdp.engines.fused_kernel", reason="needs userdp[fast]")
+lanes = pytest.importorskip("userdp.engines.lanes")
+numba = pytest.importorskip("numba")
 
 LOSSES = [
     Logistic(),
@@ -51,9 +56,13 @@ def make_users(items, d, seed=0, scale=1.0):
     return Users.from_rows(rows, groups, 2.0 * rng.integers(0, 2, size=len(rows)))
 
 
-def gradients(loss, users, theta):
+def in_halves(users):
+    return Users(users.rows.astype(np.float32).astype(np.float16).astype(float), users.offsets, users.targets)
+
+
+def gradients(loss, users, theta, storage="float32"):
     """Rows in the order of the users."""
-    oracle = local_oracle(loss, users)
+    oracle = local_oracle(loss, users, storage=storage)
     found = oracle.evaluate(theta).astype(np.float32)
     rows = np.empty_like(found)
     rows[np.concatenate([block.positions[: block.n_users] for block in oracle.data])] = found
@@ -95,37 +104,90 @@ def test_slopes_at_kinks_and_far_out_are_the_derivative_s(loss):
         np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-37)
 
 
+@numba.njit
+def exponentials(x, found, count):
+    for i in range(0, count, lanes.LANES):
+        lanes.store(
+            kernel.floats(found), i, count - i, kernel._exp(lanes.load(kernel.floats(x), i, count - i))
+        )
+
+
+def exp(values):
+    x = np.concatenate([values, np.zeros(lanes.LANES)]).astype(np.float32)
+    found = np.empty_like(x)
+    exponentials(x.ctypes.data, found.ctypes.data, len(values))
+    return found[: len(values)]
+
+
 def test_the_exponential():
     x = np.linspace(-87, 88, 100_001).astype(np.float32)
-    found = np.array([kernel._exp(value) for value in x])
-    assert np.max(np.abs(found / np.exp(x.astype(float)) - 1)) < 2.5e-7
-    assert [kernel._exp(np.float32(value)) for value in (-87.5, -np.inf)] == [0.0, 0.0]
-    assert np.isnan(kernel._exp(np.float32(np.nan)))
+    assert np.max(np.abs(exp(x) / np.exp(x.astype(float)) - 1)) < 2.5e-7
+    assert exp([-87.5, -np.inf]).tolist() == [0.0, 0.0]
+    assert np.isnan(exp([np.nan])).all()
 
 
+def test_what_numba_keeps_is_made_again_when_the_other_file_changes():
+    """It looks at the kernel's file alone, so that one names the other."""
+    assert zlib.crc32(Path(lanes.__file__).read_bytes()) == kernel.LANES_FILE
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16"])
 @pytest.mark.parametrize("scale", [1.0, 1e-38], ids=["plain", "numbers too small to be normal"])
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.4)], ids=["logistic", "huber"])
-def test_a_user_s_gradient_is_the_same_alone_in_any_company_and_on_any_thread(loss, scale, monkeypatch):
+def test_a_user_s_gradient_is_the_same_alone_in_any_company_and_on_any_thread(
+    loss, scale, storage, monkeypatch
+):
     rng = np.random.default_rng(2)
     users = make_users(rng.choice([1, 3, 26, 31, 60], 100), d=11, scale=scale)
     theta = rng.normal(size=11)
-    together = gradients(loss, users, theta)
+    together = gradients(loss, users, theta, storage)
     for j in (0, 57, 99):
-        assert gradients(loss, users.take(np.array([j])), theta).tobytes() == together[j].tobytes()
+        assert gradients(loss, users.take(np.array([j])), theta, storage).tobytes() == together[j].tobytes()
     monkeypatch.setattr(fused, "_PIECE", 2**10)  # many calls
     gradients_of.cache_clear()
     for _ in range(3):
         order = rng.permutation(100)[: rng.integers(70, 101)]
-        assert gradients(loss, users.take(order), theta).tobytes() == together[order].tobytes()
+        assert gradients(loss, users.take(order), theta, storage).tobytes() == together[order].tobytes()
     gradients_of.cache_clear()
 
 
-def test_a_null_user_is_null_and_nobody_else_is():
-    users = make_users([100] * 4, d=5)
-    users.rows[150, 2] = np.nan
-    users.rows[250, 1] = 1e300  # an infinity in float32
-    found = gradients(Logistic(), users, np.ones(5))
-    assert [bool(np.isfinite(row).all()) for row in found] == [True, False, False, True]
+@pytest.mark.parametrize("d", [5, 16, 40])
+@pytest.mark.parametrize(("storage", "too_large"), [("float32", 1e300), ("float16", 7e4)])
+def test_a_null_user_is_null_and_nobody_else_is(storage, too_large, d):
+    """Not even the one before, beyond whose last row the kernel reads."""
+    users = make_users([100, 101, 99, 100], d=d)
+    users.rows[201, 1] = too_large  # an infinity there; the first row of its user
+    users.rows[350, 2] = np.nan
+    found = gradients(Logistic(), users, np.ones(d), storage)
+    assert [bool(np.isfinite(row).all()) for row in found] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "loss", [Logistic(), Squared(), Poisson(2.0, 1.5)], ids=lambda loss: type(loss).__name__
+)
+@pytest.mark.parametrize(("m", "d"), [(67, 5), (5, 100), (2, 1000)])
+def test_halves_are_the_rounded_features_and_nothing_else_is_rounded(loss, m, d):
+    users = make_users([m, 1, m + 3], d)
+    theta = np.random.default_rng(1).normal(size=d)
+    rounded = in_halves(users)
+    found = gradients(loss, users, theta, "float16")
+    assert found.tobytes() == gradients(loss, rounded, theta).tobytes()
+    np.testing.assert_allclose(found, gradients(loss, users, theta), rtol=0.02, atol=2e-3)
+    assert found.tobytes() != gradients(loss, users, theta).tobytes()
+
+
+@pytest.mark.usefixtures("without_kernel")
+def test_without_the_kernel_features_are_rounded_all_the_same():
+    users, theta = make_users([40, 3], d=30), np.linspace(-3, 3, 30)
+    rounded = in_halves(users)
+    found = gradients(Logistic(), users, theta, "float16")
+    assert found.tobytes() == gradients(Logistic(), rounded, theta).tobytes()
+
+
+def test_a_storage_that_is_none_is_refused():
+    for refused in ({"storage": "int8"}, {"storage": "float16", "device": "gpu"}):
+        with pytest.raises(InvalidInputError, match="storage"):
+            LocalEngine(**refused)
 
 
 @pytest.mark.usefixtures("without_kernel")

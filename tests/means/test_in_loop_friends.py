@@ -34,10 +34,27 @@ rows = st.one_of(
 )
 
 
+compiled_survey = jax.jit(in_loop_friends.survey, static_argnums=1)
+
+
+def check_survey(units, R):
+    """Whoever are said to be friends are, and the sum is theirs."""
+    with jax.enable_x64(True):
+        crowd = compiled_survey(jnp.asarray(units, dtype=jnp.float64), R)
+    present = units[~np.isnan(units[:, 0])]
+    assert int(crowd.number) == len(present)
+    if bool(crowd.all_friends) and len(present):
+        assert (friend_counts(present, R) == len(present)).all()
+        whole = [[int(u - o) for u, o in zip(row, np.asarray(crowd.origin), strict=True)] for row in present]
+        assert np.asarray(crowd.total).tolist() == np.sum(whole, axis=0).tolist()
+    return bool(crowd.all_friends)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(rows, min_size=9, max_size=9).map(np.array))
 def test_equal_to_the_exact_counts_on_small_tables(units):
     check(units, 5, 5, 7)  # 3-4-5 triangles: ties
+    check_survey(units, 5)
 
 
 def crowd(n=300, d=3, spread=0.2, seed=0, R=2**13):
@@ -102,10 +119,25 @@ def test_every_path_gives_the_same_answer(name, with_nulls):
     if with_nulls:
         units[5::31] = np.nan
     check(units, R, 150, 200)
+    assert check_survey(units, R) == name.startswith("all friends")
+
+
+@pytest.mark.parametrize("far", [2 * R, 2 * R + 1, 3 * R, 2**52], ids=str)
+@pytest.mark.parametrize("place", [0, 7])
+def test_one_user_far_away_is_seen_also_where_offsets_are_cut(far, place):
+    units = np.zeros((N, 3))
+    units[place, 1] = far
+    assert not check_survey(units, R)
+    units[::2, 1] = far
+    assert not check_survey(units, R)
+    units[:, 1] = 0
+    units[place, 1] = R // 2 - 1
+    assert check_survey(units, R)
 
 
 def test_nobody_is_there():
     check(np.full((9, 2), np.nan), 5, 5, 7)
+    assert check_survey(np.full((9, 2), np.nan), 5)
 
 
 def test_the_slack_covers_the_rounding_of_norms_in_every_dimension():

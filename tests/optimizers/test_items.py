@@ -162,7 +162,7 @@ def test_both_find_a_mean_and_state_a_user_s_guarantee(optimizer):
             userdp.minimize(SquaredDistance(), users, **run, **wrong)
     with pytest.raises(InvalidInputError, match="leave engine out"):
         userdp.minimize(SquaredDistance(), users, **run, max_items=2, engine=LocalEngine(device="gpu"))
-    with pytest.raises(InvalidInputError, match="groups go with DPSGD"):
+    with pytest.raises(InvalidInputError, match="groups go with a plan or with DPSGD"):
         userdp.minimize(SquaredDistance(), users, **run, max_items=2, group_size=2)
 
 

@@ -37,8 +37,10 @@ from userdp.problems import (
 _TARGET = "userdp_glm_gradients"
 # In the order of the kernel's numbers for them. Their fields, at most two, are the constants of the derivative.
 LOSSES = (Logistic, Hinge, SquaredHinge, Squared, Absolute, Pinball, Huber, Poisson)
-# The users are cut into calls of at least so many numbers, which XLA hands to its threads.
-_PIECE = 2**20
+# The users are cut into calls of at least so many numbers, which XLA hands to its threads: a row counts as sixteen or
+# more, a user as so many. Of fewer than about ten calls XLA uses one thread alone.
+_PIECE = 2**15
+_NUMBERS_PER_USER = 256
 _MOST_PIECES = 32
 
 
@@ -56,12 +58,13 @@ def glm_gradients(loss: GLM, users: Packed, theta: Array) -> Array:
     fields = astuple(loss)  # type: ignore[call-overload]
     constants[: len(fields)] = fields
     n, d = users.n_users, theta.shape[0]
-    pieces = max(1, min(_MOST_PIECES, n, users.features.size // _PIECE))
+    work = len(users.features) * max(d, 16) + n * _NUMBERS_PER_USER
+    pieces = max(1, min(_MOST_PIECES, n, work // _PIECE))
     cuts = np.linspace(0, n, pieces + 1).astype(int)
 
     def of_users(first: int, last: int) -> Array:
         shape = jax.ShapeDtypeStruct((last - first, d), jnp.float32)  # type: ignore[no-untyped-call]
-        question = np.array([kind, first], np.int32)
+        question = np.array([kind, first, users.features.dtype == jnp.float16], np.int32)
         found: Array = jax.ffi.ffi_call(_TARGET, shape)(
             users.features, users.targets, users.weights, theta, users.offsets, question, constants
         )

@@ -31,7 +31,7 @@ class Packed:
     ``weights`` are 1/m_j, and 0 for null users, whose items are all zero here; ``usable`` is False for them.
     ``positions`` are the users' places in the data. ``count`` is the number of users as an array (``n_users`` also
     counts null users without items that were added, last): it keeps a compiler from treating a single user in another
-    way than several. At the end are :func:`rows_at_once` or more rows of zeros that belong to nobody.
+    way than several. At the end are :func:`rows_at_once`, at least ``LANES``, rows of zeros that belong to nobody.
     """
 
     features: Any
@@ -172,7 +172,7 @@ def _packed(
 ) -> Packed:
     n, used, items = users.n_users, len(users.rows), users.items_per_user
     spare = int(widths(n)[-1]) - n if few_shapes else 0
-    rows = int(widths(used + rows_at_once(users.n_features))[-1])
+    rows = int(widths(used + max(LANES, rows_at_once(users.n_features)))[-1])
     features = np.zeros((rows, users.n_features), dtype)
     targets, weights = np.zeros((2, rows), dtype)
     mine = np.repeat(usable, items)

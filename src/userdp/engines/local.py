@@ -111,6 +111,7 @@ def local_oracle(
     dtype: DTypeLike = np.float32,
     device: str | None = None,
     group_size: int = 1,
+    storage: str = "float32",
 ) -> GradientOracle:
     """Lay out users in memory and return their gradient oracle.
 
@@ -124,6 +125,9 @@ def local_oracle(
         ``"cpu"`` or ``"gpu"``; what JAX prefers by default.
     group_size : int
         So many users that follow each other stand for one (:mod:`userdp.engines.groups`).
+    storage : str
+        ``"float16"`` rounds every feature to the nearest float16, and stores it as one where the compiled kernel
+        serves.
     """
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
@@ -133,6 +137,9 @@ def local_oracle(
     lay_out = layout_for(plain, users.n_features, dtype, on_gpu)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
         laid_out = lay_out(users, min_items, dtype)
+        if storage == "float16":
+            served = fused.serves(plain, users.n_features, dtype)
+            laid_out = tuple(_in_halves(part, np.float16 if served else dtype) for part in laid_out)
         data: Any = jax.device_put(laid_out, _device(device))
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)
     if group_size > 1:
@@ -140,6 +147,12 @@ def local_oracle(
             data = data, jax.device_put(members(laid_out, group_size), _device(device))
         user_gradients = grouped(user_gradients)
     return GradientOracle(data, user_gradients, ridge, n_groups(users.n_users, group_size), dimension)
+
+
+def _in_halves(users: Packed | SideBySide | Block, dtype: DTypeLike) -> Packed | SideBySide | Block:
+    """Round features to float16; one that is too large for it becomes an infinity, and its user null."""
+    with np.errstate(all="ignore"):  # no warning may tell
+        return replace(users, features=users.features.astype(np.float16).astype(dtype, copy=False))
 
 
 def _device(name: str | None) -> jax.Device | None:
@@ -159,7 +172,7 @@ def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> Us
     sum_gradients = kernel_of(loss, has_targets)
 
     def user_gradients(data: LaidOut, theta: Array, key: Array) -> Array:
-        return jnp.concatenate([of_some(users, theta.astype(users.features.dtype), key) for users in data])
+        return jnp.concatenate([of_some(users, theta.astype(users.targets.dtype), key) for users in data])
 
     def of_some(users: Packed | SideBySide | Block, theta: Array, key: Array) -> Array:
         match users:

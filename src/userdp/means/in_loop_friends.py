@@ -2,7 +2,8 @@
 
 The same numbers as :mod:`userdp.means.friends` on lattice vectors, found the cheapest way that settles them:
 
-1. everybody within half a radius of the users' average: all are friends;
+1. everybody within half a radius of the users' average: all are friends, and the sum behind that average is the mean's
+   (:func:`survey`);
 2. bounds on each count from the sorted distances to the middle of the users; exact counts of those users alone
    that the bounds leave open;
 3. these exact counts by a Gram product, or by plain differences for users too far out for it.
@@ -30,26 +31,43 @@ class Friends(NamedTuple):
     h: Array
 
 
+class Survey(NamedTuple):
+    """How many users there are, whether all are seen to be friends, and then the sum of their u_j - origin."""
+
+    number: Array
+    all_friends: Array
+    origin: Array
+    total: Array
+
+
+def survey(units: Array, radius_units: int) -> Survey:
+    """Look at users on the lattice (float64 integers; null users are rows of NaN) as one crowd, in two passes.
+
+    The origin is one of the users. Offsets are cut at two radii, so their sum is exact in any order (a lattice has
+    n R < 2^45). If all cut offsets lie within half a radius of their average, which is a radius or less from the origin
+    then, none was cut.
+    """
+    R, present = float(radius_units), ~jnp.isnan(units[:, 0])
+    number = jnp.sum(present)
+    origin = jnp.nan_to_num(units[jnp.argmax(present)])
+    offsets = jnp.where(present[:, None], jnp.clip(units - origin, -2 * R, 2 * R), 0.0)
+    # Computed once, and not again for each of the two passes.
+    offsets = jax.lax.optimization_barrier(offsets)  # type: ignore[no-untyped-call]
+    total = jnp.sum(offsets, axis=0)
+    average = jnp.rint(total / jnp.maximum(number, 1))
+    # A null user is at the origin here, where somebody is.
+    farthest = jnp.sqrt(jnp.max(jnp.sum((offsets - average) ** 2, axis=1)))
+    all_friends = 2 * farthest * (1 + rounding_slack(units.shape[1])) <= R
+    return Survey(number, all_friends, origin, total)
+
+
 def friends(units: Array, radius_units: int, lo: int, hi: int) -> Friends:
-    """Weigh users on the lattice (float64 integers; null users are rows of NaN)."""
+    """Weigh users on the lattice."""
     R, slack = float(radius_units), rounding_slack(units.shape[1])
     present = ~jnp.isnan(units[:, 0])
-    number = jnp.sum(present)
-    # Any centre is right; one near the users saves time. The average costs one pass, but one user can move it.
-    average = jnp.rint(jnp.sum(jnp.where(present[:, None], units, 0.0), axis=0) / jnp.maximum(number, 1))
-    squares = jnp.sum((units - average) ** 2, axis=1)
-    farthest = jnp.sqrt(jnp.max(jnp.where(present, squares, 0.0)))
-
-    def all_friends() -> Friends:
-        return Friends(jnp.where(present, jnp.clip(number - lo, 0, hi - lo), 0), number)
-
-    def not_all() -> Friends:
-        offsets = jnp.where(present[:, None], units - middle(units, present), 0.0)
-        distances = jnp.where(present, jnp.sqrt(jnp.sum(offsets**2, axis=1)), jnp.inf)
-        return weigh(_counts_anywhere(offsets, distances, present, R, slack), lo, hi)
-
-    weighed: Friends = jax.lax.cond(2 * farthest * (1 + slack) <= R, all_friends, not_all)
-    return weighed
+    offsets = jnp.where(present[:, None], units - middle(units, present), 0.0)
+    distances = jnp.where(present, jnp.sqrt(jnp.sum(offsets**2, axis=1)), jnp.inf)
+    return weigh(_counts_anywhere(offsets, distances, present, R, slack), lo, hi)
 
 
 def rounding_slack(dimension: int) -> float:

@@ -15,7 +15,7 @@ from userdp.means.certified import NOT_CONCENTRATED, CertifiedMean
 from userdp.means.clipped import CalibratedClippedMean
 from userdp.means.clipped_loops import AdaptiveClippedLoop, ClippedLoop
 from userdp.means.in_loop import InLoopMean, Shards, check_shape, gaussian_rows
-from userdp.means.in_loop_friends import friends
+from userdp.means.in_loop_friends import friends, survey
 from userdp.means.interface import CalibratedMean
 from userdp.means.lattice import Lattice
 from userdp.means.lattice_sums import round_to_lattice, weighted_total
@@ -89,10 +89,20 @@ class CertifiedLoop:
         """Weigh and average."""
         lattice, ramp = self.mean.lattice, self.ramp
         check_shape(vectors, self.shape)
-        units = round_to_lattice(vectors, lattice)
-        weights, index = friends(units, lattice.radius_units, ramp.lo, ramp.hi)
-        whole, fraction = _weighted_mean(units, weights, lattice, ramp.hi - ramp.lo)
-        return ExactMean(whole, fraction, index)
+        crowd = survey(round_to_lattice(vectors, lattice), lattice.radius_units)
+
+        def of_friends() -> ExactMean:
+            # With equal weights w the mean is that of weights one.
+            total, anyone = crowd.total.astype(jnp.int64), crowd.number > ramp.lo
+            return ExactMean(*_ratio(crowd.origin, total, crowd.number, anyone, lattice), crowd.number)
+
+        def of_others() -> ExactMean:
+            units = round_to_lattice(vectors, lattice)  # again: rounds of friends need not keep them
+            weights, index = friends(units, lattice.radius_units, ramp.lo, ramp.hi)
+            return ExactMean(*_weighted_mean(units, weights, lattice, ramp.hi - ramp.lo), index)
+
+        found: ExactMean = jax.lax.cond(crowd.all_friends, of_friends, of_others)
+        return found
 
     def exact_of_shards(self, shards: Shards, hint: IntArray | None) -> tuple[ExactMean, IntArray | None]:
         """Weigh and average users that are spread over shards."""
@@ -178,13 +188,17 @@ def _weighted_mean(units: Array, weights: Array, lattice: Lattice, largest: int)
     """Compute :meth:`Lattice.mean` on integers."""
     origin = units[jnp.argmax(weights)]
     total = weighted_total(units, weights, origin, lattice, largest)
-    weight = jnp.maximum(weights.sum(), 1)
+    return _ratio(jnp.nan_to_num(origin), total, weights.sum(), jnp.any(weights > 0), lattice)
+
+
+def _ratio(
+    origin: Array, total: Array, weight: Array, anyone: Array, lattice: Lattice
+) -> tuple[Array, Array]:
+    """Compute :meth:`Lattice.ratio`; zero where nobody has weight."""
+    weight = jnp.maximum(weight, 1)
     whole, rest = jnp.divmod(total, weight)
     fraction = ((rest << lattice.answer_bits) + weight // 2) // weight
-    anyone = jnp.any(weights > 0)
-    return jnp.where(anyone, jnp.nan_to_num(origin).astype(jnp.int64) + whole, 0), jnp.where(
-        anyone, fraction, 0
-    )
+    return jnp.where(anyone, origin.astype(jnp.int64) + whole, 0), jnp.where(anyone, fraction, 0)
 
 
 def _value(whole: Array, answer_units: Array, lattice: Lattice) -> Array:
