@@ -35,7 +35,7 @@ _POWER_SPREADS, _MEAN_SPREADS = (0.65, 2.0), (0.6, 2.5, 10.0)
 # Deviations from a user's first row are sqrt(2) standard deviations; a unit is a little less than one.
 _UNIT = 0.6
 # Below this posterior probability a magnitude or a place is a guess, and a magnitude below these log odds to noise.
-_CERTAIN, _EVIDENT = 0.7, 2.0
+_CERTAIN, _EVIDENT = 0.7, 1.0
 # A target's unit is 1.2 magnitudes; its middle is looked for so many units from zero.
 _TARGET_UNIT, _TARGET_SPREADS = 1.2 * _UNIT, (0.7, 2.5)
 _TARGET_BINS = np.arange(-32, 33)
