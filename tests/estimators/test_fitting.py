@@ -11,11 +11,14 @@ import userdp
 from tests.conftest import SilentNoise
 from tests.estimators.tables import FEATURES, ITEMS, N_USERS, WILD, ragged, replaced, table
 from userdp.data.users import Users
-from userdp.estimators import fitting
+from userdp.estimators import descending, fitting
+from userdp.estimators.balls import BallMean
 from userdp.estimators.fitting import Options, Task
-from userdp.estimators.rows import null_by_value
+from userdp.estimators.rows import Columns, null_by_value
+from userdp.estimators.stages import Target
 from userdp.mechanisms.noise import SeededNoise
-from userdp.privacy.accounting import SMOOTHING_WIDTH
+from userdp.optimizers import DPSGD
+from userdp.privacy.accounting import SMOOTHING_WIDTH, GaussianEvent
 from userdp.privacy.budget import Budget
 from userdp.problems import Logistic, Multinomial, Squared
 
@@ -270,3 +273,27 @@ def test_columns_that_hardly_anybody_has_do_not_matter(filled):
         predictions = [X @ fitted.coefficients[0] + fitted.intercepts[0] for fitted in fits]
         errors.append(np.mean([np.mean((p - t.y) ** 2) for p in predictions]) / t.y.var())
     assert errors[1] < 1.2 * errors[0] + 0.02
+
+
+def test_a_descent_begins_where_released_numbers_say(monkeypatch):
+    """Whoever the users are: the same released numbers, the same first point."""
+    t, starts = table(), []
+
+    def run(optimizer, oracle, mean, noise, start, progress=None):
+        starts.append(start)
+        return plain(optimizer, oracle, mean, noise, start, progress)
+
+    event = GaussianEvent("part", 1.0, 100.0, 1)
+    columns = Columns(np.zeros(FEATURES), np.ones(FEATURES), np.ones(FEATURES))
+    pilot = BallMean(np.linspace(-1, 1, FEATURES + 1), 0.1, event)
+    monkeypatch.setattr(fitting, "private_target", lambda *_: (Target(0.0, 1.0), (event,)))
+    monkeypatch.setattr(fitting, "standardize", lambda *_, **__: (columns, (event,)))
+    monkeypatch.setattr(descending, "private_norms", lambda *_: (np.ones(1), event))
+    monkeypatch.setattr(descending, "private_gradient", lambda *_: pilot)
+    plain = DPSGD.run
+    monkeypatch.setattr(DPSGD, "run", run)
+    for targets in (t.y, np.zeros_like(t.y), -3 * t.y):
+        users = Users.from_rows(t.X, t.groups, targets)
+        fitting.fit(users, TASKS["least squares"], Budget(3.0, 1e-6), Options(), SeededNoise(0))
+    assert np.any(starts[0] != 0)
+    assert starts[0].tolist() == starts[1].tolist() == starts[2].tolist()
