@@ -280,3 +280,17 @@ def test_a_mean_for_other_rounds_users_or_starts_is_refused():
     for start, message in (([0.0], "shape"), ([0.0, np.nan, 0.0], "finite")):
         with pytest.raises(InvalidInputError, match=message):
             DPSGD(2, 0.1).run(oracle, mean.calibrate(N, D, BUDGET, 2), SeededNoise(0), np.array(start))
+
+
+def test_a_coordinate_without_a_step_stays_and_steps_are_not_negative():
+    rng = np.random.default_rng(0)
+    users = Users.from_rows(rng.normal(size=(60, 2)), np.repeat(np.arange(20), 3), rng.normal(size=60))
+    start = np.array([0.5, -0.25])
+    mean = ClippedMean(1.0).calibrate(20, 2, Budget(1.0, 1e-6), 4)
+    oracle = local_oracle(Squared(), users)
+    point = DPSGD(4, np.array([0.1, 0.0])).run(oracle, mean, SeededNoise(0), start).point
+    assert point[1] == start[1]
+    assert point[0] != start[0]
+    for steps in ([0.1, -0.1], [0.1, np.nan], [0.1, np.inf]):
+        with pytest.raises(InvalidInputError, match="step_size"):
+            DPSGD(4, np.array(steps))

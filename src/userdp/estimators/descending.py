@@ -82,10 +82,12 @@ class Found:
     rounds: int
 
 
-def parts_of(columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int) -> BoolArray:
-    """Return masks of the coordinates of numbers (and the intercept) and of booleans, or of all if one kind is rare.
+def coordinates_of(
+    columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int
+) -> tuple[BoolArray, FloatArray]:
+    """Return masks of the coordinates of numbers (and the intercept) and of booleans, and all importances.
 
-    Dropped columns belong to neither.
+    One mask is for all if one kind is rare. Dropped columns belong to neither.
     """
     is_kept = np.isfinite(columns.scale)
     ones = np.full(int(has_ones), True)
@@ -93,7 +95,7 @@ def parts_of(columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int)
     importance = np.append(columns.importance, ones)
     are_many = min(float(importance[kind].sum()) for kind in kinds) >= FEWEST_OF_A_KIND
     masks = np.array(kinds if are_many else [kinds[0] | kinds[1]])
-    return np.tile(masks, n_rows)
+    return np.tile(masks, n_rows), np.tile(importance, n_rows)
 
 
 def descend(
@@ -167,6 +169,7 @@ class _Pilot:
 def _pilot(
     problem: Problem, groups: tuple[Group, ...], ratio: float, left: float, noise: NoiseSource
 ) -> _Pilot:
+    """Release one mean gradient at the start; learn from it how strong the coefficients of each kind are."""
     oracle, h, kept = problem.oracle, problem.curvature, share_kept(ratio)
     aimed = aim(groups, 2 * ratio / (oracle.n_users * left * kept), h)
     mu = left * math.sqrt(pilot_share(groups, aimed.noise, h))

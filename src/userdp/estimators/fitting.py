@@ -21,7 +21,7 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, capped, changed
 from userdp.engines.interface import Engine, LocalEngine
-from userdp.estimators.descending import Found, Problem, Walk, descend, parts_of
+from userdp.estimators.descending import Found, Problem, Walk, coordinates_of, descend
 from userdp.estimators.per_user import per_user
 from userdp.estimators.rows import BOUND, Columns, Scaling, null_by_value, targets_as_rows, user_rates
 from userdp.estimators.stages import Target, private_base_rate, private_target
@@ -160,8 +160,7 @@ def _fit(
     problem = Problem(
         options.engine.oracle(task.loss, scaled, dimension=len(start)),
         start,
-        parts_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
-        np.tile(np.append(columns.importance, np.ones(int(options.fit_intercept))), _n_parameters(task, 1)),
+        *coordinates_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
         curvature,
         task.signal,
     )

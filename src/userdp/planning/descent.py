@@ -1,13 +1,14 @@
 r"""How an estimator descends, from public numbers and what its stages released.
 
 Coefficients come in groups: those of numbers (and the intercept), and those of booleans. Of a group three things are
-known: how many there are, how large its part of a user's gradient typically is, and how strong a coefficient may be
-expected (a prior variance tau^2, better known once a pilot gradient was released). From them follow
+known: how important each of its coefficients is (as many as their importances add up to there are, effectively), how
+large its part of a user's gradient typically is, and how strong a typical coefficient may be expected (a prior variance
+tau^2, better known once a pilot gradient was released; tau_i^2 in proportion to the importance). From them follow
 
 * **weights** a_g: gradients are clipped whole, so a group can be given more of the clip radius at the cost of the
   other. Coefficient i of a group faces noise s/(h a_g), s = (noise per norm) sqrt(sum_g (a_g norm_g)^2), and
-  loses tau^2 e/(tau^2 + e), e = (s/(h a_g))^2, if it is shrunk as well as possible; the weights make the sum least;
-* a **ridge** for each group, s^2/(h tau^2), the one that shrinks so;
+  loses tau_i^2 e/(tau_i^2 + e), e = (s/(h a_g))^2, if it is shrunk as well as possible; the weights make the sum least;
+* a **ridge** for each coefficient, s^2/(h tau_i^2), the one that shrinks so;
 * **time**: the less noise in the coefficients, the longer. Stopping early is a ridge of its own.
 
 The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets.
