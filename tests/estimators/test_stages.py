@@ -16,6 +16,7 @@ from userdp.estimators.standardizing import importance_of, standardize
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
+from userdp.privacy.accounting import GaussianEvent
 from userdp.privacy.budget import Budget
 
 D = 3
@@ -226,6 +227,21 @@ def test_a_column_in_which_users_differ_is_as_wide_as_they_do():
     assert centre.found.all()
     assert centre.spread == pytest.approx([1.0, 5.0, 20.0])
     assert (np.abs(centre.place - 30) < [0.5, 5.0, 20.0]).all()
+
+
+def test_where_the_narrow_bell_leaves_doubt_the_wider_one_is_taken():
+    bins = np.arange(-128, 129)
+    # Two peaks, each with users enough for a narrow bell, of which neither is certain; a wide bell covers both.
+    counts = 500.0 * np.isin(bins, (-2, 2))
+    event = GaussianEvent("votes", 1.0, 10.0, bins.size)
+    found = votes.NoisyCounts(bins, counts[None], 100.0, 1_000, event)
+    narrow = found.places((0.6,), votes.near_zero)
+    assert narrow.support[0] > 0.25
+    assert narrow.certainty[0] < 0.7
+    places = found.places((0.6, 2.5), votes.near_zero, narrow=True)
+    assert places.is_found[0]
+    assert places.width[0] == 2.5
+    assert abs(places.place[0]) < 1
 
 
 def test_a_column_that_cannot_be_found_is_left_out():

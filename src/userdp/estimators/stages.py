@@ -16,7 +16,7 @@ from userdp.data.users import Users
 from userdp.estimators.balls import BallMean, private_mean_in_ball, shrunk, weighted
 from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import (
-    LEAST_SHARE,
+    CERTAIN,
     POWERS,
     NoisyCounts,
     Places,
@@ -34,8 +34,8 @@ from userdp.privacy.accounting import GaussianEvent
 _POWER_SPREADS, _MEAN_SPREADS = (0.65, 2.0), (0.6, 2.5, 10.0)
 # Deviations from a user's first row are sqrt(2) standard deviations; a unit is a little less than one.
 _UNIT = 0.6
-# Below this posterior probability a magnitude or a place is a guess, and a magnitude below these log odds to noise.
-_CERTAIN, _EVIDENT = 0.7, 1.0
+# Below these log odds to noise a magnitude is a guess.
+_EVIDENT = 1.0
 # A target's unit is 1.2 magnitudes; its middle is looked for so many units from zero.
 _TARGET_UNIT, _TARGET_SPREADS = 1.2 * _UNIT, (0.7, 2.5)
 _TARGET_BINS = np.arange(-32, 33)
@@ -84,7 +84,7 @@ def private_scale(
     """
     found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, name, noise)
     places = found.places(_POWER_SPREADS, usual_units, pooled=magnitudes.shape[1] > 1)
-    is_kept = (places.certainty >= _CERTAIN) & (places.evidence >= _EVIDENT)
+    is_kept = (places.certainty >= CERTAIN) & (places.evidence >= _EVIDENT)
     return Scale(4.0**places.place, is_kept), found.event
 
 
@@ -208,7 +208,7 @@ def private_centre(
     places, events = found.within(_REACH).places(_MEAN_SPREADS, near_zero, narrow=True), [found.event]
     is_far = _is_beyond(found, places)
     centre, variance = _LOCATION_WIDTH * places.place, places.variance
-    spread, certain = _units_wide(places), _is_certain(places)
+    spread, certain = _units_wide(places), places.is_found
     if is_far.any():
         far, more = _from_afar(
             mapped(partial(_columns, chosen=is_far), user_means),
@@ -238,7 +238,7 @@ def _from_afar(
         )
         # Seen from afar all users share a bin, and between bins there is only noise.
         centre = centre + width * (np.rint(places.place) if look else places.place)
-        certain &= _is_certain(places) & ~_is_beyond(found, places)
+        certain &= places.is_found & ~_is_beyond(found, places)
         events.append(found.event)
     return Centre(centre, _units_wide(places), certain), tuple(events)
 
@@ -254,13 +254,6 @@ def _is_beyond(found: NoisyCounts, places: Places) -> BoolArray:
     """Whether a column lies beyond what is in sight more likely than within."""
     is_beyond: BoolArray = found.score_of_ends() + _LOG_PRIOR_BEYOND > np.maximum(places.evidence, 0.0)
     return is_beyond
-
-
-def _is_certain(places: Places) -> BoolArray:
-    found: BoolArray = (
-        (places.certainty >= _CERTAIN) & (places.support >= LEAST_SHARE) & (places.evidence >= 0)
-    )
-    return found
 
 
 def _units_wide(places: Places) -> FloatArray:

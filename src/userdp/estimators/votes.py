@@ -22,8 +22,8 @@ POWERS = np.arange(-20, 21)
 _ABSTAINS = 10_000
 # Places are looked for between the bins, too.
 _STEP = 0.25
-# Fewer users than this share do not make a place.
-LEAST_SHARE = 0.25
+# Fewer users than this share do not make a place, and below this posterior probability one is a guess.
+LEAST_SHARE, CERTAIN = 0.25, 0.7
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,12 @@ class Places:
     width: FloatArray
     support: FloatArray
     evidence: FloatArray
+
+    @property
+    def is_found(self) -> BoolArray:
+        """Whether a place is certain, supported by enough users, and no mere noise."""
+        found: BoolArray = (self.certainty >= CERTAIN) & (self.support >= LEAST_SHARE) & (self.evidence >= 0)
+        return found
 
     def where(self, is_better: BoolArray, others: "Places") -> "Places":
         """Return these places for some columns, others for the rest."""
@@ -87,7 +93,7 @@ class NoisyCounts:
         """Find where each column's users are, if they scatter with a standard deviation of one of ``widths`` bins.
 
         A place is where a quarter of the users are, or more. The likeliest width is taken, or, if ``narrow``, the first
-        one that so many users support. ``pooled`` lets columns learn from each other which places are common.
+        one at which a place is found. ``pooled`` lets columns learn from each other which places are common.
         """
         n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
         places = self.bins[0] + _STEP * np.arange(steps + 1)
@@ -107,7 +113,7 @@ class NoisyCounts:
             if found is None:
                 found = new
             else:
-                is_better = found.support >= LEAST_SHARE if narrow else found.evidence >= new.evidence
+                is_better = found.is_found if narrow else found.evidence >= new.evidence
                 found = found.where(is_better, new)
         assert found is not None
         return found
