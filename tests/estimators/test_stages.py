@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.estimators.tables import WILD, ragged, replaced
+from userdp.data.users import Users
 from userdp.estimators import stages, votes
 from userdp.estimators.balls import BallMean
 from userdp.estimators.rows import boolean_rates, user_rates
@@ -242,6 +243,26 @@ def test_where_the_narrow_bell_leaves_doubt_the_wider_one_is_taken():
     assert places.is_found[0]
     assert places.width[0] == 2.5
     assert abs(places.place[0]) < 1
+
+
+def test_a_wide_bell_somewhere_else_is_no_answer():
+    bins = np.arange(-128, 129)
+    # Two peaks, of which neither is certain; and as many users scattered around 40.
+    counts = 350.0 * np.isin(bins, (0, -30)) + 110.0 * (np.abs(bins - 40) <= 4)
+    event = GaussianEvent("votes", 1.0, 10.0, bins.size)
+    found = votes.NoisyCounts(bins, counts[None], 80.0, 1_500, event)
+    assert found.places((2.5,), votes.anywhere).is_found[0]
+    places = found.places((0.6, 2.5), votes.anywhere, narrow=True)
+    assert places.width[0] == 0.6
+    assert not places.is_found[0]
+
+
+def test_a_target_in_doubt_is_taken_at_its_likeliest_place(silent_noise):
+    """A feature would be looked for with a wider bell; a target is not dropped, and the narrow one tells more."""
+    means = np.where(np.arange(400) < 205, 3.0, -3.0)
+    rows = (means[:, None] + [-1.0, 1.0]).reshape(-1, 1)
+    target, _ = stages.private_target(Users(rows, np.arange(0, 801, 2)), 1.0, 0.02, 0.0, silent_noise)
+    assert target.middle == pytest.approx(3.0, abs=1.0)  # a wide bell would lie in between
 
 
 def test_a_column_that_cannot_be_found_is_left_out():

@@ -17,6 +17,7 @@ from userdp.estimators.balls import BallMean, private_mean_in_ball, shrunk, weig
 from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import (
     CERTAIN,
+    LEAST_SHARE,
     POWERS,
     NoisyCounts,
     Places,
@@ -183,7 +184,8 @@ def private_target(
         return Target(0.0, unit), (scale_event,)
     means = mapped(lambda some: some / unit, per_user(Users.means, users))
     found = private_counts(mapped(np.rint, means), _TARGET_BINS, location_mu, "target location", noise)
-    places = found.places(_TARGET_SPREADS, near_zero, narrow=True)
+    narrow, wide = (found.places((width,), near_zero) for width in _TARGET_SPREADS)
+    places = narrow.where(narrow.support >= LEAST_SHARE, wide)  # even if in doubt: a target is not dropped
     if not mean_mu:
         middle = places.place if places.evidence[0] >= 0 else np.zeros(1)
         return Target(float(middle[0]) * unit, unit), (scale_event, found.event)

@@ -93,7 +93,8 @@ class NoisyCounts:
         """Find where each column's users are, if they scatter with a standard deviation of one of ``widths`` bins.
 
         A place is where a quarter of the users are, or more. The likeliest width is taken, or, if ``narrow``, the first
-        one at which a place is found. ``pooled`` lets columns learn from each other which places are common.
+        one at which a place is found, if it is the same place. ``pooled`` lets columns learn from each other which
+        places are common.
         """
         n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
         places = self.bins[0] + _STEP * np.arange(steps + 1)
@@ -113,7 +114,9 @@ class NoisyCounts:
             if found is None:
                 found = new
             else:
-                is_better = found.is_found if narrow else found.evidence >= new.evidence
+                # A wider bell somewhere else is no answer to a doubt about this one.
+                is_elsewhere = np.abs(found.place - new.place) > 2 * width
+                is_better = found.is_found | is_elsewhere if narrow else found.evidence >= new.evidence
                 found = found.where(is_better, new)
         assert found is not None
         return found
