@@ -39,10 +39,15 @@ class Mutant:
     def planted_in(self, text: str) -> str:
         """Return the file's text with the bug in it; each replaced text must occur exactly once."""
         for old, new in self.edits:
-            if (found := text.count(old)) != 1:
-                raise ValueError(f"{self.name}: {self.file} has this {found} times, not once: {old!r}")
-            text = text.replace(old, new)
+            text = replaced_once(text, old, new, f"{self.name}: {self.file}")
         return text
+
+
+def replaced_once(text: str, old: str, new: str, where: str) -> str:
+    """Replace what must be in a text exactly once."""
+    if (found := text.count(old)) != 1:
+        raise ValueError(f"{where} has this {found} times, not once: {old!r}")
+    return text.replace(old, new)
 
 
 def catalogue() -> list[Mutant]:

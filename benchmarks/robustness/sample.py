@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from benchmarks.peers.objective import reference
 from benchmarks.peers.problem import Array, Problem, Rows, Table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST_TEST_USERS = 800
 
@@ -31,8 +34,10 @@ class Part:
         return Rows(np.hstack([self.numbers, self.booleans]), self.y, self.offsets)
 
     @cached_property
-    def frame(self) -> pl.DataFrame:
+    def frame(self) -> "pl.DataFrame":
         """The features, with the types that tell numbers from booleans."""
+        import polars as pl
+
         numbers = [pl.Series(f"number {i}", column) for i, column in enumerate(self.numbers.T)]
         return pl.DataFrame(
             numbers + [pl.Series(f"boolean {i}", column) for i, column in enumerate(self.booleans.T)]

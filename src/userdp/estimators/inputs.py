@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
@@ -44,6 +43,8 @@ def read_rows(X: ArrayLike) -> FloatArray:
 
 def boolean_columns(X: ArrayLike) -> BoolArray:
     """Tell which columns are boolean by their type; cells are not looked at."""
+    import polars as pl
+
     if is_pandas(X, "DataFrame"):
         return np.array([dtype.kind == "b" for dtype in X.dtypes])  # type: ignore[union-attr]
     if isinstance(X, pl.DataFrame):
@@ -54,6 +55,8 @@ def boolean_columns(X: ArrayLike) -> BoolArray:
 
 def _as_array(X: ArrayLike) -> NDArray[Any]:
     """Turn lists into arrays of Python objects, and data frames into arrays once their types are numbers."""
+    import polars as pl
+
     if isinstance(X, list | tuple):
         return np.array(X, dtype=object)
     if is_pandas(X, "DataFrame"):
@@ -166,6 +169,8 @@ def _one_column(y: ArrayLike | None, what: str) -> NDArray[Any]:
 
 def _is_text_column(y: Any) -> bool:
     """Tell whether a data frame's column is text by its type; as an array it holds Python objects."""
+    import polars as pl
+
     if isinstance(y, pl.Series):
         return y.dtype in (pl.String, pl.Categorical, pl.Enum)
     return is_pandas(y, "Series") and str(y.dtype) in ("str", "string")

@@ -11,7 +11,8 @@ tau^2, better known once a pilot gradient was released; tau_i^2 in proportion to
 * a **ridge** for each coefficient, s^2/(h tau_i^2), the one that shrinks so;
 * **time**: the less noise in the coefficients, the longer. Stopping early is a ridge of its own.
 
-The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets.
+The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets; what others
+would do is in ``benchmarks/results/sensitivity.md``.
 """
 
 import math
