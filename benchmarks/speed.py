@@ -32,12 +32,12 @@ T = 200
 # Two trainings whose difference is that many rounds.
 LENGTHS = (10, 30)
 CERTIFIED = ConcentratedMean(1.0, gate="deferred")
-# Each exponent is the slope over these sizes. The smallest data sets are 50 MB and more: they come from memory, like
+# Each exponent is the slope over these sizes. The smallest data sets are 100 MB and more: they come from memory, like
 # the largest ones, and not from a cache.
 RANGES = {
-    "users": [(n, 20, 10) for n in (62_500, 125_000, 250_000, 500_000, 1_000_000)],
-    "items": [(5_000, m, 100) for m in (32, 64, 128, 256, 512)],
-    "features": [(5_000, 100, d) for d in (32, 64, 128, 256, 512)],
+    "users": [(n, 20, 10) for n in (125_000, 250_000, 500_000, 1_000_000)],
+    "items": [(5_000, m, 100) for m in (64, 128, 256, 512, 1_024)],
+    "features": [(5_000, 100, d) for d in (64, 128, 256, 512, 1_024)],
 }
 
 
@@ -127,7 +127,7 @@ def milliseconds_of_a_round(users: Users) -> float:
 
     What a training costs once, whatever its rounds, is in neither.
     """
-    short, long = trainings(users, LENGTHS, 3)
+    short, long = trainings(users, LENGTHS, 7)
     return 1e3 * (long - short) / (LENGTHS[1] - LENGTHS[0])
 
 

@@ -72,12 +72,12 @@ METHODS = {
     "jax_privacy_peer": Method("jax_privacy"),
     # Collates its users one by one in every round.
     "opacus_peer": Method("opacus", most_users=5_000),
-    # A tenth of a second a round with 500 users, each simulated by itself.
-    "pfl_peer": Method("pfl", most_users=500),
+    # A sixth of a millisecond for each user in every round, since each is simulated by itself.
+    "pfl_peer": Method("pfl", most_users=5_000),
     "pfl_adaptive": Method("pfl", most_users=500),
     # A thousand fits for its grid.
     "diffprivlib_peer": Method(
-        "diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID, most_users=2_000
+        "diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID, most_users=5_000
     ),
 }
 
