@@ -30,7 +30,7 @@ from userdp.problems import Logistic
 N, M, D = 10_000, 100, 100
 T = 200
 # Two trainings whose difference is that many rounds.
-LENGTHS = (10, 30)
+LENGTHS = (10, 70)
 CERTIFIED = ConcentratedMean(1.0, gate="deferred")
 # Each exponent is the slope over these sizes. The smallest data sets are 100 MB and more: they come from memory, like
 # the largest ones, and not from a cache.
@@ -127,7 +127,7 @@ def milliseconds_of_a_round(users: Users) -> float:
 
     What a training costs once, whatever its rounds, is in neither.
     """
-    short, long = trainings(users, LENGTHS, 7)
+    short, long = trainings(users, LENGTHS, 4)
     return 1e3 * (long - short) / (LENGTHS[1] - LENGTHS[0])
 
 
