@@ -1,7 +1,8 @@
 """Would other constants have been better? Each is changed by itself, and the defaults are fitted again.
 
 The changes are in ``sensitivity.toml``. Each is made in a copy of the sources, which processes of their own import. The
-users are drawn anew (``sensitivity_fits.py``), so neither the suite of the peers nor that of odd units chose them.
+training users are drawn anew (``sensitivity_fits.py``) from the tables of the other suites: other draws, partly of the
+same users, and the same test users.
 """
 
 import argparse
@@ -109,8 +110,9 @@ def publish(found: dict[str, Losses]) -> None:
         "",
         "Excess test loss of the default estimators with one constant changed, over that with all constants as they "
         f"are: geometric means over four tables, two tasks, {' and '.join(f'{n:,}' for n in USERS)} users, epsilon "
-        f"{budgets}; {SAMPLES} draws of users who are not those of the other suites, {FITS} fits of each; both losses "
-        f"floored at {FLOOR}. Above 1 the change is worse. The standard error is that of the first column.",
+        f"{budgets}; {SAMPLES} draws of training users, {FITS} fits of each; both losses floored at {FLOOR}. The draws "
+        "are other ones than those of the other suites, from the same tables and so partly of the same users; the test "
+        "users are the same. Above 1 the change is worse. The standard error is that of the first column.",
         "",
         f"| changed | all | standard error | {' | '.join(kinds)} |",
         f"|---|---|---|{'---|' * len(kinds)}",

@@ -1,4 +1,4 @@
-"""Excess losses of the defaults on fresh users, as JSON: a process of :mod:`benchmarks.sensitivity`.
+"""Excess losses of the defaults on other draws of users, as JSON: a process of :mod:`benchmarks.sensitivity`.
 
 Needs NumPy, SciPy, scikit-learn and JAX alone.
 """
@@ -19,7 +19,7 @@ from userdp.privacy.budget import Budget
 from userdp.problems import Logistic, Squared
 
 EPSILONS, SAMPLES, FITS = (0.3, 1.0, 3.0), 2, 4
-# Not those of the robustness suite.
+# Other draws than those of the robustness suite.
 FIRST_SAMPLE = 100
 TASKS = {
     "classification": Task(Logistic(), curvature=0.5, n_classes=2),
