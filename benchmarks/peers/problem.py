@@ -1,6 +1,6 @@
 """What is compared: a table, a task, so many users and an epsilon; needs NumPy alone.
 
-A test set of a fifth of the users is put aside (fewer where fewer than 2,000 would be left); the 500 training users are
+A test set of a fifth of the users is put aside, less where that leaves 2,000 to train on; the 500 training users are
 among the 2,000.
 """
 
@@ -40,7 +40,8 @@ class Table:
 
     @property
     def n_test(self) -> int:
-        return min(self.n_users // 5, self.n_users - 2_000)
+        fifth = self.n_users // 5
+        return min(fifth, self.n_users - 2_000) if self.n_users >= 2_200 else fifth
 
     def user_counts(self) -> list[int]:
         """List the numbers of training users that this table allows."""

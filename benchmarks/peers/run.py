@@ -70,8 +70,7 @@ METHODS = {
     "userdp_default": Method(tuned=False, standardized=False),
     "userdp_adaptive": Method(),
     "jax_privacy_peer": Method("jax_privacy"),
-    # Collates its users one by one in every round.
-    "opacus_peer": Method("opacus", most_users=5_000),
+    "opacus_peer": Method("opacus"),
     # A sixth of a millisecond for each user in every round, since each is simulated by itself.
     "pfl_peer": Method("pfl", most_users=5_000),
     "pfl_adaptive": Method("pfl", most_users=500),

@@ -68,8 +68,8 @@ def as_table(name: str, frame: pl.DataFrame) -> Table:
     numbers = [c for c in features.columns if c not in boolean]
     return Table(
         name=name,
-        numbers=features.select(pl.col(numbers).cast(pl.Float32)).to_numpy(),
-        booleans=features.select(pl.col(boolean).cast(pl.Int8)).to_numpy(),
+        numbers=features.select(pl.col(numbers).cast(pl.Float32)).to_numpy().reshape(len(frame), -1),
+        booleans=features.select(pl.col(boolean).cast(pl.Int8)).to_numpy().reshape(len(frame), -1),
         names=np.array(numbers + boolean),
         offsets=offsets,
         label=frame["label"].cast(pl.Float32).to_numpy(),

@@ -66,7 +66,7 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
     else:
         expected = {
             "target scale": (one_vote, 41),
-            "target location": (one_vote, 65),
+            "target location": (one_vote, 513),
             "target mean": (ball_units(1), 1),
         }
     expected |= {"feature scales": (one_vote * math.sqrt(d), 41 * d)}
@@ -84,6 +84,63 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
         assert spend.mu == pytest.approx(sensitivity / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
     assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in spent)))
     assert fitted.privacy.certified
+
+
+def rare_class(n=1_500, seed=0):
+    """Users of one class each, one in twelve of the rarer one."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * n, FEATURES))
+    y = (np.repeat(rng.normal(size=n), 2) + 0.3 * X[:, 0] > 1.45).astype(float)
+    return Users(X, np.arange(0, 2 * n + 1, 2), y)
+
+
+def test_a_residual_is_drawn_last_and_paid_for_ahead():
+    noise = Recording(0)
+    fitted = fitting.fit(rare_class(), TASKS["logistic"], Budget(3.0, 1e-6), Options(rounds=5), noise)
+    spent = fitted.privacy.spent
+    assert [spend.name for spend in spent][-4:] == [
+        "slopes",
+        "mean residual",
+        "pilot gradient",
+        "clipped mean",
+    ]
+    scale, size = noise.asked[-1]
+    assert size == 1
+    assert spent[-3].mu == pytest.approx(ball_units(1) / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
+    assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in spent)))
+
+
+def test_a_rare_class_is_predicted_as_often_as_it_occurs():
+    """Clipping takes most from the users of a rare class: without a remedy the model all but forgets them."""
+    users, rates = rare_class(), []
+    for seed in range(4):
+        fitted = fitting.fit(users, TASKS["logistic"], Budget(3.0, 1e-6), Options(), SeededNoise(seed))
+        z = np.clip(users.rows, fitted.low, fitted.high) @ fitted.coefficients[0] + fitted.intercepts[0]
+        rates.append(float((1 / (1 + np.exp(-z))).mean()))
+    assert np.mean(rates) == pytest.approx(users.targets.mean(), rel=0.2)
+
+
+@pytest.mark.parametrize("name", ["logistic", "least squares"])
+def test_without_intercept_and_features_nothing_is_fitted(name):
+    """Few users: no unit can be paid for. The model is 0, and says what it cost."""
+    rng = np.random.default_rng(0)
+    users = Users(rng.normal(size=(40, 3)), np.arange(41), rng.integers(0, 2, 40).astype(float))
+    fitted = fitting.fit(users, TASKS[name], Budget(0.3, 1e-6), Options(fit_intercept=False), SeededNoise(0))
+    assert not fitted.coefficients.any()
+    assert fitted.rounds == 0
+    assert fitted.privacy.certified
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_targets_that_hardly_change_within_a_user_are_found(offset):
+    """Their unit is what users differ by, and their middle is in sight."""
+    rng = np.random.default_rng(0)
+    means = offset + rng.normal(size=1_000)
+    y = np.repeat(means, 3) + 0.01 * rng.normal(size=3_000)
+    users = Users(rng.normal(size=(3_000, 2)), np.arange(0, 3_001, 3), y)
+    for seed in range(3):
+        fitted = fitting.fit(users, TASKS["least squares"], Budget(1.0, 1e-6), Options(), SeededNoise(seed))
+        assert fitted.intercepts[0] == pytest.approx(offset, abs=0.5)
 
 
 @pytest.mark.parametrize(("n", "d"), [(2, 1), (85, 1), (100, 2), (50, 30)])
@@ -255,7 +312,7 @@ def test_the_unit_and_the_place_of_a_feature_do_not_matter(shift, factor):
 
 @pytest.mark.parametrize("filled", [0.0, 0.002])
 def test_columns_that_hardly_anybody_has_do_not_matter(filled):
-    """They are left out, and neither their noise nor their number reaches the others' coefficients."""
+    """Most are left out, and neither their noise nor their number reaches the others' coefficients."""
     t, rng = table(), np.random.default_rng(1)
     rare = rng.random((len(t.X), 20)) < filled
     errors = []
@@ -270,7 +327,10 @@ def test_columns_that_hardly_anybody_has_do_not_matter(filled):
             )
             for seed in range(3)
         )
-        predictions = [X @ fitted.coefficients[0] + fitted.intercepts[0] for fitted in fits]
+        predictions = [
+            np.clip(X, fitted.low, fitted.high) @ fitted.coefficients[0] + fitted.intercepts[0]
+            for fitted in fits
+        ]
         errors.append(np.mean([np.mean((p - t.y) ** 2) for p in predictions]) / t.y.var())
     assert errors[1] < 1.2 * errors[0] + 0.02
 

@@ -136,3 +136,19 @@ def test_norms_and_slopes_are_bit_for_bit_functions_of_their_user(d):
         for j in range(len(vectors)):
             assert question(vectors[j : j + 1], argument)[0].tobytes() == together[j].tobytes()
             assert question(vectors[: j + 1], argument)[j].tobytes() == together[j].tobytes()
+
+
+def test_a_residual_moves_by_the_event_s_sensitivity(silent_noise):
+    sums = []
+    for oracle in neighbours():
+        found = gradients.private_residual(oracle, THETA, D - 1, 1.0, silent_noise)
+        sums.append(found.value * oracle.n_users / Lattice.fine_enough(1.0, oracle.n_users, 1).step)
+    event = gradients.residual_event(30, 1.0)
+    assert found.event == event
+    assert 0.999 < max(distances(sums, event.sensitivity)) <= 1
+
+
+def test_a_residual_is_the_mean_of_one_coordinate(silent_noise):
+    oracle = LocalEngine().oracle(Squared(), ragged([[0.5, 1.0]], [[0.1, 1.0]], targets=[[0.25], [0.5]]))
+    found = gradients.private_residual(oracle, np.array([1.0, 0.1]), 1, 1.0, silent_noise)
+    assert found.value == pytest.approx([(0.35 - 0.3) / 2], abs=1e-3)

@@ -12,8 +12,10 @@ from userdp.planning.descent import (
     clip_ratio,
     descent,
     expected_groups,
+    intercept_shift,
     length_error,
     pilot_share,
+    residual_share,
     seen,
     share_kept,
 )
@@ -28,6 +30,42 @@ def test_gradients_are_clipped_less_with_more_users_a_coefficient():
     assert kept == sorted(kept)
     norms = np.random.default_rng(0).lognormal(0, 0.75 * np.log(2), size=100_000)
     assert kept == pytest.approx([np.minimum(1, ratio / norms).mean() for ratio in (0.1, 1.0, 3.0)], abs=0.01)
+
+
+def test_the_clip_is_wider_where_one_class_is_rare():
+    balanced, rare = clip_ratio(300, 10), clip_ratio(300, 10, -math.log(16))
+    assert rare == pytest.approx(4 * balanced) == clip_ratio(300, 10, math.log(16))
+    assert clip_ratio(300, 10, 1e9) < 100
+
+
+def test_a_residual_is_bought_where_a_class_is_rare_and_users_are_many():
+    assert residual_share(1_000, 0.5) == residual_share(100, -3.0) == 0
+    shares = [residual_share(n, -3.0) for n in (200, 500, 1_000, 10**5)]
+    assert shares == sorted(shares, reverse=True)
+    assert 0.005 == shares[-1] < shares[0] == 0.08
+
+
+def test_an_intercept_is_moved_by_what_the_residual_tells():
+    log_odds = math.log(0.1 / 0.9)
+    assert intercept_shift(0.0, 0.01, log_odds) == pytest.approx(0.0, abs=0.05)
+    # Clipping left a rate of 3% where 10% is right.
+    assert intercept_shift(0.03 - 0.1, 1e-4, log_odds) == pytest.approx(
+        1.2 * (log_odds - math.log(0.03 / 0.97)), rel=0.02
+    )
+    # The other way round it is the same, mirrored; mere noise moves little, and nothing overflows.
+    assert intercept_shift(0.07, 0.01, -log_odds) == pytest.approx(-intercept_shift(-0.07, 0.01, log_odds))
+    assert abs(intercept_shift(-0.07, 0.2, log_odds)) < 0.3
+    assert math.isfinite(intercept_shift(-1.0, 1e-9, -7.0))
+
+
+def test_time_does_not_depend_on_the_unit_of_the_target():
+    one, other = (
+        (Group(np.ones(20), unit, 0.05 * unit**2),)  # gradients, coefficients and noise in other units
+        for unit in (1.0, 1_000.0)
+    )
+    assert descent(one, aim(one, 0.01, H), curvature=H, kept=0.8).rounds == (
+        descent(other, aim(other, 0.01, H), curvature=H, kept=0.8).rounds
+    )
 
 
 def test_a_signal_is_shared_out_equally():

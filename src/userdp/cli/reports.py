@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from userdp.estimators.linear_model import LinearModel
 
 # Scaled features lie within this many spreads of their centre, which is what a model's bounds tell.
-_SPREADS_TO_BOUND = 4.0
+_SPREADS_TO_BOUND = 8.0
 _USERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _EPSILONS = (0.5, 1.0, 2.0)
 

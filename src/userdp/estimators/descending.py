@@ -8,7 +8,14 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.engines.interface import Oracle
-from userdp.estimators.gradients import private_gradient, private_norms, private_slopes, slopes_event
+from userdp.estimators.gradients import (
+    private_gradient,
+    private_norms,
+    private_residual,
+    private_slopes,
+    residual_event,
+    slopes_event,
+)
 from userdp.estimators.rows import Columns
 from userdp.means.clipped import ClippedMean
 from userdp.mechanisms.noise import NoiseSource
@@ -22,7 +29,9 @@ from userdp.planning.descent import (
     clip_ratio,
     descent,
     expected_groups,
+    intercept_shift,
     pilot_share,
+    residual_share,
     seen,
     share_kept,
 )
@@ -52,6 +61,8 @@ class Problem:
         How much may be expected of each coordinate, over what may be expected of a typical one of its kind.
     curvature, signal : float
         Typical curvature along the predictor, and squared norm of the coefficients to expect.
+    log_odds : float
+        Of two classes at the start, where the last coordinate is an intercept; else 0.
     """
 
     oracle: Oracle
@@ -60,6 +71,7 @@ class Problem:
     importance: FloatArray
     curvature: float
     signal: float
+    log_odds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,15 +118,22 @@ def descend(
     walk: Walk,
     noise: NoiseSource,
 ) -> Found:
-    """Look at norms and at a pilot gradient; choose weights, radius, time and ridges; descend; correct the length."""
+    """Look at norms and at a pilot gradient; choose weights, radius, time and ridges; descend; correct where it led."""
     oracle, parts, h = problem.oracle, problem.parts, problem.curvature
     n, k = oracle.n_users, oracle.dimension
+    if not parts.any():  # every column was dropped, and there is no intercept
+        statement = PrivacyStatement.certify(budget, events, n_users=n, seeded=noise.seeded)
+        return Found(problem.start, np.zeros(k), statement, 0)
     norms, event = private_norms(oracle.weighted(np.ones(k)), problem.start, parts, split.radius, noise)
     events = (*events, event)
     if split.length:
         events = (*events, slopes_event(n, split.length))
+    share = 0.0 if walk.coefficient_bound else residual_share(split.effective_users, problem.log_odds)
+    residual_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share)
+    if residual_mu:
+        events = (*events, residual_event(n, residual_mu))
     importances = [problem.importance[part] for part in parts]
-    ratio = clip_ratio(split.effective_users, sum(float(one.sum()) for one in importances))
+    ratio = clip_ratio(split.effective_users, sum(float(one.sum()) for one in importances), problem.log_odds)
     kept = share_kept(ratio)
     groups = expected_groups(importances, list(norms), problem.signal)
     left = mu_beside(events, budget.epsilon, budget.delta)
@@ -153,6 +172,9 @@ def descend(
         if walk.coefficient_bound:
             length = min(length, 1.0)  # between two points of the ball
     point = (start + length * way) * weights
+    if residual_mu:
+        residual = private_residual(oracle, point, k - 1, residual_mu, noise)
+        point[-1] += intercept_shift(float(residual.value[0]), residual.noise_std, problem.log_odds)
     noise_std = length * spread(chosen.noise_std, parts, 0.0)
     return Found(point, noise_std, solution.privacy, chosen.rounds)
 

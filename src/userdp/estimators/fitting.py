@@ -34,7 +34,7 @@ from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
-from userdp.problems import Loss, Multinomial
+from userdp.problems import Logistic, Loss, Multinomial
 
 HERE = LocalEngine()
 
@@ -163,6 +163,7 @@ def _fit(
         *coordinates_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
         curvature,
         task.signal,
+        float(start[-1]) if isinstance(task.loss, Logistic) else 0.0,  # 0 too without an intercept
     )
     walk = Walk(options.rounds, options.ridge, options.coefficient_bound, options.progress)
     found = descend(problem, split, budget, events, walk, noise)

@@ -20,6 +20,7 @@ from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
 # Norms lie between these halves of a power of two, in units of the root of their dimension.
 _NORM_BINS = np.arange(-16, 5)
+RESIDUAL = "mean residual"
 
 
 def private_norms(
@@ -72,10 +73,34 @@ def _clipped_sum(vectors: FloatArray, centre: FloatArray, lattice: Lattice) -> I
     return total
 
 
+def private_residual(
+    oracle: Oracle, theta: FloatArray, coordinate: int, mu: float, noise: NoiseSource
+) -> BallMean:
+    """Mean over users of one coordinate of their gradients, which lies within 1: an intercept's, a mean residual.
+
+    **Guarantee**: the event's, which is :func:`residual_event`'s.
+    """
+    values = np.concatenate(oracle.ask(theta, _coordinate, coordinate))
+    return private_mean_in_ball(values[:, None], np.zeros(1), 1.0, mu, RESIDUAL, noise)
+
+
+def _coordinate(vectors: FloatArray, coordinate: int) -> FloatArray:
+    return vectors[:, coordinate]
+
+
+def residual_event(n_users: int, mu: float) -> GaussianEvent:
+    """Return what :func:`private_residual` will cost."""
+    return _event_in_unit_ball(RESIDUAL, n_users, mu, 1)
+
+
+def _event_in_unit_ball(name: str, n_users: int, mu: float, dimension: int) -> GaussianEvent:
+    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, dimension).radius_units
+    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), dimension)
+
+
 def slopes_event(n_users: int, mu: float) -> GaussianEvent:
     """Return what :func:`private_slopes` will cost, which does not depend on its radius."""
-    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, 2).radius_units
-    return GaussianEvent("slopes", sensitivity, gaussian_scale(sensitivity, mu), 2)
+    return _event_in_unit_ball("slopes", n_users, mu, 2)
 
 
 def private_slopes(

@@ -72,3 +72,13 @@ def in_parts(vectors: Vectors) -> Iterator[FloatArray]:
 def total(function: Callable[[FloatArray], IntArray], vectors: Vectors) -> IntArray:
     """Add up ``function`` of the parts: integers, whose sum is the same however users were cut into parts."""
     return reduce(np.add, map(function, in_parts(vectors)))
+
+
+def chosen_users(vectors: Vectors, places: IntArray) -> FloatArray:
+    """Return the vectors of the users at some places, in that order and in memory."""
+    found, first = np.empty((len(places), vectors.shape[1])), 0
+    for part in in_parts(vectors):
+        inside = (places >= first) & (places < first + len(part))
+        found[inside] = part[places[inside] - first]
+        first += len(part)
+    return found

@@ -9,7 +9,7 @@ from userdp.data.users import Users
 from userdp.estimators.stages import Target
 
 # Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
-BOUND, TARGET_BOUND = 16.0, 100.0
+BOUND, TARGET_BOUND = 8.0, 100.0
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
 from userdp.estimators.balls import BallMean, private_mean_in_ball, shrunk, weighted
+from userdp.estimators.pairs import are_worth_it, pair_magnitudes
 from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import (
     CERTAIN,
@@ -33,15 +34,18 @@ from userdp.privacy.accounting import GaussianEvent
 # How users' own magnitudes of one column scatter around their typical one, in powers of four, and their means around
 # the common one, in bins.
 _POWER_SPREADS, _MEAN_SPREADS = (0.65, 2.0), (0.6, 2.5, 10.0)
-# Deviations from a user's first row are sqrt(2) standard deviations; a unit is a little less than one.
-_UNIT = 0.6
+# A unit is a little less than a standard deviation. Deviations from a user's first row are sqrt(2) of them, what two
+# users differ by is one.
+_UNIT, _PAIR_UNIT = 0.6, 0.85
 # Below these log odds to noise a magnitude is a guess.
 _EVIDENT = 1.0
-# A target's unit is 1.2 magnitudes; its middle is looked for so many units from zero.
-_TARGET_UNIT, _TARGET_SPREADS = 1.2 * _UNIT, (0.7, 2.5)
-_TARGET_BINS = np.arange(-32, 33)
+# A target's unit is 1.2 of these, and where users tell it by themselves no less than this share of where it lies; its
+# middle is looked for so many units from zero.
+_TARGET_UNITS, _TARGET_SPREADS, _LEAST_OF_MEAN = 1.2, (0.5, 1.5), 0.1
+_TARGET_BINS = np.arange(-256, 257)
 # Features are located among bins of two units, the outermost for whatever lies beyond; one that lies there is looked
 # for from afar, each look ZOOM times nearer.
+_TARGET_RADIUS = 2.0
 _REACH, _LOCATION_WIDTH, ZOOM, _LOOKS = 128, 2.0, 128.0, 3
 _LOCATION_BINS = np.arange(-_REACH - 1, _REACH + 2)
 _LOG_PRIOR_BEYOND = math.log(0.01)  # as `near_zero` has it
@@ -77,19 +81,23 @@ class Target:
 
 
 def private_scale(
-    magnitudes: Vectors, mu: float, name: str, noise: NoiseSource
+    magnitudes: Vectors, mu: float, name: str, noise: NoiseSource, may_be_absent: bool = True
 ) -> tuple[Scale, GaussianEvent]:
     """Find the magnitude of every column: each user votes for the power of four next to their own.
+
+    A feature may be one that hardly anybody has (``may_be_absent``); a target has a magnitude.
 
     **Guarantee**: the event's.
     """
     found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, name, noise)
     places = found.places(_POWER_SPREADS, usual_units, pooled=magnitudes.shape[1] > 1)
-    is_kept = (places.certainty >= CERTAIN) & (places.evidence >= _EVIDENT)
+    is_kept = places.certainty >= CERTAIN
+    if may_be_absent:
+        is_kept &= places.evidence >= _EVIDENT
     return Scale(4.0**places.place, is_kept), found.event
 
 
-def user_magnitudes(users: Users, around_zero: bool = False) -> FloatArray:
+def user_magnitudes(users: Users, around_zero: bool = False, least_of_mean: float = 0.0) -> FloatArray:
     """Root mean square of each user's nonzero deviations from their first row, else of nonzero values.
 
     NaN where a user has neither; each row is a function of one user alone. Deviations do not depend on where the
@@ -102,7 +110,9 @@ def user_magnitudes(users: Users, around_zero: bool = False) -> FloatArray:
         found = _rms_of_nonzero(rows, starts)
         if not around_zero:
             deviation = _rms_of_nonzero(rows - np.repeat(rows[starts], items, axis=0), starts)
-            found = np.where(np.isfinite(deviation) & (deviation > 0), deviation, found)
+            found = np.where(
+                np.isfinite(deviation) & (deviation > 0), np.maximum(deviation, least_of_mean * found), found
+            )
     return np.where(usable & np.isfinite(found) & (found > 0), found, np.nan)
 
 
@@ -122,15 +132,41 @@ def private_feature_scale(
     **Guarantee**: the event's.
     """
     d, has_booleans = numbers.n_features, boolean_rates.shape[1] > 0
-    own = per_user(user_magnitudes, numbers, around_zero)
-    magnitudes = mapped(_with_norm, own, boolean_rates) if has_booleans else own
-    scale, event = private_scale(magnitudes, mu, "feature scales", noise)
-    norm = float(scale.magnitude[d]) if has_booleans and scale.kept[d] else None
-    return Scale(_UNIT * scale.magnitude[:d], scale.kept[:d]), norm, event
+    norms = mapped(_norms, boolean_rates) if has_booleans else None
+    found, event, unit = _private_unit(numbers, norms, around_zero, mu, "feature scales", noise)
+    norm = float(found.magnitude[d]) if has_booleans and found.kept[d] else None
+    return Scale(unit * found.magnitude[:d], found.kept[:d]), norm, event
 
 
-def _with_norm(magnitudes: FloatArray, rates: FloatArray) -> FloatArray:
-    norms = np.sqrt((np.ascontiguousarray(rates) ** 2).sum(axis=1, keepdims=True))
+def _private_unit(
+    numbers: AnyUsers,
+    norms: Vectors | None,
+    around_zero: bool,
+    mu: float,
+    name: str,
+    noise: NoiseSource,
+    is_target: bool = False,
+) -> tuple[Scale, GaussianEvent, float]:
+    """Return the magnitudes of columns, their cost, and what one unit is of them.
+
+    Two users tell by how much rows differ altogether. Where half as many votes would say too little, each tells by how
+    much their own rows do; of a target no less than a tenth of where these lie, so that its middle is in sight.
+    """
+    n_columns = numbers.n_features + (norms is not None)
+    if not around_zero and are_worth_it(numbers.n_users, n_columns, mu, is_target):
+        pairs = pair_magnitudes(numbers, norms, noise)
+        return *private_scale(pairs, mu, name, noise, not is_target), _PAIR_UNIT
+    own = per_user(user_magnitudes, numbers, around_zero, _LEAST_OF_MEAN if is_target else 0.0)
+    magnitudes = own if norms is None else mapped(_with_norms, own, norms)
+    return *private_scale(magnitudes, mu, name, noise, not is_target), _UNIT
+
+
+def _norms(rates: FloatArray) -> FloatArray:
+    norms: FloatArray = np.sqrt((np.ascontiguousarray(rates) ** 2).sum(axis=1, keepdims=True))
+    return norms
+
+
+def _with_norms(magnitudes: FloatArray, norms: FloatArray) -> FloatArray:
     return np.hstack([magnitudes, np.where(norms > 0, norms, np.nan)])
 
 
@@ -169,28 +205,32 @@ def likely_rates(found: BallMean) -> FloatArray:
 def private_target(
     users: AnyUsers, scale_mu: float, location_mu: float, mean_mu: float, noise: NoiseSource
 ) -> tuple[Target, tuple[GaussianEvent, ...]]:
-    """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 32 units of zero.
+    """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 512 units of zero.
 
-    The unit is 1.2 magnitudes. Users vote for the unit their mean lies in; the mean of all users is then taken in a
+    Users vote for the unit their mean lies in; the mean of all users is then taken in a
     ball around the most likely place, and weighted against it by what is known of either. Where nothing is found the
     middle is zero, and a unit that is a guess is taken as tiny: a model of noise in too large a unit is worse than one
     that says nothing.
 
     **Guarantee**: the events'.
     """
-    scale, scale_event = private_scale(per_user(user_magnitudes, users), scale_mu, "target scale", noise)
-    unit = _TARGET_UNIT * (float(scale.magnitude[0]) if scale.kept[0] else 4.0 ** POWERS[0])
+    scale, scale_event, one = _private_unit(
+        users, None, False, scale_mu, "target scale", noise, is_target=True
+    )
+    unit = _TARGET_UNITS * one * (float(scale.magnitude[0]) if scale.kept[0] else 4.0 ** POWERS[0])
     if not location_mu:
         return Target(0.0, unit), (scale_event,)
     means = mapped(lambda some: some / unit, per_user(Users.means, users))
-    found = private_counts(mapped(np.rint, means), _TARGET_BINS, location_mu, "target location", noise)
+    bins = mapped(lambda some: np.rint(some / _LOCATION_WIDTH), means)
+    found = private_counts(bins, _TARGET_BINS, location_mu, "target location", noise)
     narrow, wide = (found.places((width,), near_zero) for width in _TARGET_SPREADS)
     places = narrow.where(narrow.support >= LEAST_SHARE, wide)  # even if in doubt: a target is not dropped
+    place, variance = _LOCATION_WIDTH * places.place, _LOCATION_WIDTH**2 * places.variance
     if not mean_mu:
-        middle = places.place if places.evidence[0] >= 0 else np.zeros(1)
+        middle = place if places.evidence[0] >= 0 else np.zeros(1)
         return Target(float(middle[0]) * unit, unit), (scale_event, found.event)
-    near = private_mean_in_ball(means, places.place, 1.5, mean_mu, "target mean", noise)
-    middle = weighted(places.place, places.variance + 0.05, near)
+    near = private_mean_in_ball(means, place, _TARGET_RADIUS, mean_mu, "target mean", noise)
+    middle = weighted(place, variance + 0.05, near)
     return Target(float(middle[0]) * unit, unit), (scale_event, found.event, near.event)
 
 
@@ -220,7 +260,7 @@ def private_centre(
         centre[is_far], spread[is_far], certain[is_far] = far.place, far.spread, far.found
         events.extend(more)
     if centre_mu:
-        near = private_mean_in_ball(user_means, centre, math.sqrt(d) / 2, centre_mu, "centre", noise)
+        near = private_mean_in_ball(user_means, centre, math.sqrt(d), centre_mu, "centre", noise)
         centre = weighted(centre, _LOCATION_WIDTH**2 * variance + 0.05, near)
         events.append(near.event)
     return Centre(centre, spread, certain), tuple(events)

@@ -9,7 +9,12 @@ tau^2, better known once a pilot gradient was released; tau_i^2 in proportion to
   other. Coefficient i of a group faces noise s/(h a_g), s = (noise per norm) sqrt(sum_g (a_g norm_g)^2), and
   loses tau_i^2 e/(tau_i^2 + e), e = (s/(h a_g))^2, if it is shrunk as well as possible; the weights make the sum least;
 * a **ridge** for each coefficient, s^2/(h tau_i^2), the one that shrinks so;
-* **time**: the less noise in the coefficients, the longer. Stopping early is a ridge of its own.
+* **time**: the less noise in the coefficients over what they are expected to be, the longer. Stopping early is a ridge
+  of its own.
+
+Where one class is rare, its users' gradients are large and clipping takes most from them: the fit is then that of a
+table with fewer of them, whose slopes are right and whose intercept is too low. The clip is wider for it, and a mean
+residual at the end tells the rest.
 
 The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets; what others
 would do is in ``benchmarks/results/sensitivity.md``.
@@ -39,6 +44,13 @@ _PILOT_SHARES, _PILOT_SEES = (0.02, 0.15), 0.6
 _PILOT_REACH = 0.5
 # How far from 1 the best length of the answer lies, one standard deviation.
 _LENGTH_SPREAD = 0.1
+# From so many effective users on, and for a class so rare (in log odds), a mean residual is bought: for noise of a
+# fortieth, within these shares of what is left.
+_RESIDUAL_USERS, _RARE, _RESIDUAL_NEEDS, _RESIDUAL_SHARES = 200, 0.7, 80, (0.005, 0.08)
+# How far clipping moves the log odds, one standard deviation, as a share of their own distance from zero: hardly, where
+# users' rows are of both classes, or much. An intercept has to move further than the log odds of the mean, since
+# predictions scatter.
+_SHIFT_SPREADS, _SHIFT_FACTOR = (0.05, 0.5), 1.2
 
 
 @dataclass(frozen=True)
@@ -113,12 +125,14 @@ def expected_groups(
     )
 
 
-def clip_ratio(effective_users: float, n_coefficients: float) -> float:
+def clip_ratio(effective_users: float, n_coefficients: float, log_odds: float = 0.0) -> float:
     """Clip radius over the typical norm.
 
     Few users a coefficient: every gradient is clipped, which costs the least noise; many: hardly any, the least bias.
+    Users of the rarer of two classes have gradients exp(|log odds|) times as large as the others': the clip goes half
+    of that way.
     """
-    return min(max(effective_users / (30 * n_coefficients), 0.1), 3.0)
+    return min(max(effective_users / (30 * n_coefficients), 0.1), 3.0) * math.exp(min(abs(log_odds), 7.0) / 2)
 
 
 @cache
@@ -206,8 +220,9 @@ def descent(
     ]
     noises = [aimed.noise / (h * a) for a in aimed.weights]
     spread = math.sqrt(sum(group.size * noise**2 for group, noise in zip(groups, noises, strict=True)))
-    kappa = max(4.0, 1.5 * math.sqrt(k))
-    time = 5 * (0.25 / spread) ** 0.75
+    signal = math.sqrt(sum(group.size * group.variance for group in groups))
+    kappa = max(6.0, 2.4 * math.sqrt(k))
+    time = 7.5 * (0.3 * signal / spread) ** 0.75
     curvatures = [h * a**2 for a in aimed.weights]
     n_rounds = rounds or math.ceil(kappa * min(max(time, 3.0), 60.0))
     return Descent(
@@ -243,3 +258,25 @@ def length_error(noise_std: float, curvature: float) -> float:
 def _trust(relative_noise: float) -> float:
     """How much a length is believed whose slopes have this noise, over the curvature."""
     return _LENGTH_SPREAD**2 / (_LENGTH_SPREAD**2 + 2 * min(relative_noise, 1e9) ** 2)
+
+
+def residual_share(effective_users: float, log_odds: float) -> float:
+    """Share of what is left that a mean residual gets: none where it would say little, or the classes are balanced."""
+    if effective_users < _RESIDUAL_USERS or abs(log_odds) < _RARE:
+        return 0.0
+    low, high = _RESIDUAL_SHARES
+    return min(max((_RESIDUAL_NEEDS / effective_users) ** 2, low), high)
+
+
+def intercept_shift(residual: float, noise_std: float, log_odds: float) -> float:
+    """Return what to add to an intercept whose predictions exceed the labels by a noisy ``residual`` on average.
+
+    The posterior mean for predictions around the base rate, which has these ``log_odds``; a shift is as likely to be a
+    small one as a large one.
+    """
+    shifts = np.linspace(-8.0, 8.0, 641)
+    expected = 1 / (1 + np.exp(-(log_odds + shifts))) - 1 / (1 + math.exp(-log_odds))
+    spreads = abs(log_odds) * np.array(_SHIFT_SPREADS)[:, None]
+    score = -0.5 * ((shifts / spreads) ** 2 + ((residual - expected) / noise_std) ** 2) - np.log(spreads)
+    weights = np.exp(score - score.max()).sum(axis=0)
+    return -_SHIFT_FACTOR * float(weights @ shifts / weights.sum())

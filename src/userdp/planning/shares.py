@@ -91,7 +91,7 @@ def shares(
     start = {
         "base_rate": 0.0 if is_regression else share(0.01, 20, 0.8),
         "target_scale": share(0.02, 14, 0.35) if is_regression else 0.0,
-        "target_location": share(0.01, 12, 0.45) if is_regression and has_centre else 0.0,
+        "target_location": share(0.01, 16, 0.45) if is_regression and has_centre else 0.0,
         "target_mean": share(0.02, 10, 0.1) if is_regression and has_centre else 0.0,
     }
 
@@ -114,7 +114,7 @@ def shares(
     }
     if error(features["scale"], votes) > 0.45 or error(features["location"], location_votes) > 0.45:
         features |= dict.fromkeys(("scale", "location", "centre", "second_moment", "rates"), 0.0)
-    if error(features["centre"], root_d) > 0.25:
+    if error(features["centre"], 2 * root_d) > 0.5:
         features["centre"] = 0.0
     if error(features["second_moment"], 0.8 * root_d) > 0.3:
         features["second_moment"] = 0.0

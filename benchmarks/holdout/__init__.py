@@ -1,0 +1,1 @@
+"""Tables that no constant was chosen on: the defaults against the opponent tuned on their test data."""
