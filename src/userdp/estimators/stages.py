@@ -39,13 +39,12 @@ _POWER_SPREADS, _MEAN_SPREADS = (0.65, 2.0), (0.6, 2.5, 10.0)
 _UNIT, _PAIR_UNIT = 0.6, 0.85
 # Below these log odds to noise a magnitude is a guess.
 _EVIDENT = 1.0
-# A target's unit is 1.2 of these, and where users tell it by themselves no less than this share of where it lies; its
-# middle is looked for so many units from zero.
+# A target's unit is 1.2 of these, and where users tell it by themselves no less than this share of where it lies. Its
+# middle is looked for among bins of two units, then in a ball of so many.
 _TARGET_UNITS, _TARGET_SPREADS, _LEAST_OF_MEAN = 1.2, (0.5, 1.5), 0.1
-_TARGET_BINS = np.arange(-256, 257)
-# Features are located among bins of two units, the outermost for whatever lies beyond; one that lies there is looked
+_TARGET_BINS, _TARGET_RADIUS = np.arange(-256, 257), 2.0
+# Features are located among such bins, too, the outermost for whatever lies beyond; one that lies there is looked
 # for from afar, each look ZOOM times nearer.
-_TARGET_RADIUS = 2.0
 _REACH, _LOCATION_WIDTH, ZOOM, _LOOKS = 128, 2.0, 128.0, 3
 _LOCATION_BINS = np.arange(-_REACH - 1, _REACH + 2)
 _LOG_PRIOR_BEYOND = math.log(0.01)  # as `near_zero` has it
@@ -207,10 +206,9 @@ def private_target(
 ) -> tuple[Target, tuple[GaussianEvent, ...]]:
     """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 512 units of zero.
 
-    Users vote for the unit their mean lies in; the mean of all users is then taken in a
-    ball around the most likely place, and weighted against it by what is known of either. Where nothing is found the
-    middle is zero, and a unit that is a guess is taken as tiny: a model of noise in too large a unit is worse than one
-    that says nothing.
+    Users vote for where their mean lies; the mean of all users is then taken in a ball around the most likely place,
+    and weighted against it by what is known of either. Where nothing is found the middle is zero, and a unit that is a
+    guess is taken as tiny: a model of noise in too large a unit is worse than one that says nothing.
 
     **Guarantee**: the events'.
     """
