@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import write_result
+from benchmarks.measure import ONE_THREAD, write_result
 from benchmarks.mutants import ROOT, SOURCES, replaced_once
 from benchmarks.peers.objective import FLOOR
 from benchmarks.peers.problem import TABLES, TASKS, Array
@@ -48,10 +48,8 @@ def fits(sources: Path, table: str, task: str, users: int) -> Losses:
     """Fit in a process of one thread that imports these sources."""
     environment = {
         **os.environ,
+        **ONE_THREAD,
         "PYTHONPATH": f"{sources}{os.pathsep}{ROOT}",
-        "JAX_PLATFORMS": "cpu",
-        "OMP_NUM_THREADS": "1",
-        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     }
     command = [sys.executable, "-m", "benchmarks.sensitivity_fits", table, task, str(users)]
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)

@@ -14,18 +14,12 @@ from multiprocessing import get_context
 from typing import Any
 
 from benchmarks.holdout.publish import LOOKED_AT, publish
-from benchmarks.measure import RESULTS, ResumedRows
+from benchmarks.measure import ONE_THREAD, RESULTS, ResumedRows
 from benchmarks.peers.objective import constant, reference
 from benchmarks.peers.problem import EPSILONS, TASKS, Problem, Table, make_problem
 
 TABLES = tuple(name for names in LOOKED_AT.values() for name in names)
 SEEDS = range(5)
-# Of the processes that fit.
-ONE_THREAD = {
-    "JAX_PLATFORMS": "cpu",
-    "OMP_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
 Row = dict[str, Any]
 
 

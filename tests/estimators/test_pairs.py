@@ -69,6 +69,17 @@ def test_users_without_a_true_boolean_count_as_zero():
     assert norms == pytest.approx([math.sqrt(2)])
 
 
+def test_counts_of_pairs_move_by_the_event_s_sensitivity(silent_noise):
+    """Within it whatever the user's rows are, and by as much: half of it would not do."""
+    users, found = crowd(14), []
+    for rows in [*WILD.values(), [[2.0**30] * 3], [[2.0**-30] * 3, [2.0**36] * 3], [[1.0] * 3]]:
+        ballot = votes.nearest_powers_of_four(magnitudes(replaced(users, np.array(rows))))
+        found.append(votes.private_counts(ballot, votes.POWERS, 1.0, "scales", silent_noise))
+    counts = [one.counts * votes.COUNT_RESOLUTION / found[0].event.sensitivity for one in found]
+    moves = [np.linalg.norm(one - other) for one in counts for other in counts]
+    assert 1 - 1e-9 < max(moves) <= 1
+
+
 def test_every_user_is_matched_once_and_the_odd_one_not_at_all(monkeypatch):
     drawn = []
     monkeypatch.setattr(

@@ -19,8 +19,6 @@ from userdp.report import CurvePoint, ErrorCurve, Released, ReportContent
 if TYPE_CHECKING:
     from userdp.estimators.linear_model import LinearModel
 
-# Scaled features lie within this many spreads of their centre, which is what a model's bounds tell.
-_SPREADS_TO_BOUND = 8.0
 _USERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _EPSILONS = (0.5, 1.0, 2.0)
 
@@ -39,8 +37,10 @@ class Effect:
 
 def effects(model: "LinearModel") -> tuple[Effect, ...]:
     """Return the effect of every feature, for every class where there are several."""
+    from userdp.estimators.rows import BOUND
+
     with np.errstate(invalid="ignore"):
-        spread = (model.high - model.low) / (2 * _SPREADS_TO_BOUND)
+        spread = (model.high - model.low) / (2 * BOUND)
     measurable = np.isfinite(spread)
     spread = np.where(measurable, spread, 0.0)
     rows = zip(model.coefficients * spread, model.noise_std * spread, strict=True)

@@ -1,14 +1,15 @@
 r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
 
 1. **Start**: how often each class occurs, where the intercept starts; in a regression unit and middle of the targets.
-2. **Scale**: the magnitude of each number, from users' votes for powers of four. Numbers that cannot be
-   measured at this budget are dropped.
+2. **Scale**: the magnitude of each number, from votes for powers of four: of users matched in secret, or, where these
+   are too few, of each user. Numbers that cannot be measured at this budget are dropped.
 3. **Location**: where each number lies, by votes too, then a mean around there; and 4. its **second moment**.
 5. **Rates**: how often each boolean is true.
 6. **Norms** of the users' gradients at the start, and 7. a **pilot**: their mean. They tell how strongly numbers and
    booleans speak, hence how gradients are weighted and clipped, and how strong a ridge is.
 8. **Descent**: full-batch gradient descent on the users' clipped mean gradients, for whatever budget the stages left.
-9. **Length**: from the slope of the loss at both ends of the way, by what to multiply it.
+9. **Length**: from the slope of the loss at both ends of the way, by what to multiply it; and, where one of two classes
+   is rare, 10. a mean **residual**, by what to shift the intercept.
 
 Every stage's cost is an event; the statement is that of their composition (``docs/proofs/stages.md``).
 """

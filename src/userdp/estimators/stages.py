@@ -100,7 +100,8 @@ def user_magnitudes(users: Users, around_zero: bool = False, least_of_mean: floa
     """Root mean square of each user's nonzero deviations from their first row, else of nonzero values.
 
     NaN where a user has neither; each row is a function of one user alone. Deviations do not depend on where the
-    feature lies, which nobody knows yet. ``around_zero`` takes the values at once.
+    feature lies, which nobody knows yet. ``around_zero`` takes the values at once; with ``least_of_mean`` a deviation
+    counts as no less than this share of the values.
     """
     starts, items = users.offsets[:-1], users.items_per_user
     usable = users.usable()[:, None]

