@@ -34,7 +34,13 @@ KNOWN = {
     "one-sided gate": ConcentratedMean(1.0, gate="one-sided"),
     "friendly core": FriendlyCoreMean(1.0),
 }
-SLOW = ("userdp.mean", "minimize, clipped mean", "minimize, certified mean", "LinearRegression")
+SLOW = (
+    "userdp.mean",
+    "minimize, clipped mean",
+    "minimize, certified mean",
+    "LinearRegression",
+    "LogisticRegression",
+)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -150,15 +150,32 @@ def _training(mean: MeanEstimator, budget: Budget, n_users: int) -> Target:
     return Target(budget.epsilon, budget.delta, (pair,), once, cost=40)
 
 
-def _estimator(budget: Budget, n_users: int) -> Target:
+def _regression(budget: Budget, n_users: int) -> Target:
     """Attack ``userdp.LinearRegression``: one user pulls the slope up or down."""
-    rng, ids = np.random.default_rng(0), np.arange(n_users)
-    rows = rng.normal(size=(n_users, 2)) * [1.0, 0.3]
+    rows = np.random.default_rng(0).normal(size=(n_users, 2)) * [1.0, 0.3]
     rows[0] = [4.0, 4.0]
     pair = replaced("pulls the slope up or down", rows, np.array([4.0, -4.0]))
+    return _estimator(userdp.LinearRegression, pair, budget)
+
+
+def _rare_class(budget: Budget, n_users: int) -> Target:
+    """Attack ``userdp.LogisticRegression``: one user is of a rare class, which costs a mean residual, or is not."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=n_users), rng.random(n_users) < 0.08])
+    rows[0] = [4.0, 1.0]
+    return _estimator(
+        userdp.LogisticRegression, replaced("is of the rare class or not", rows, np.array([4.0, 0.0])), budget
+    )
+
+
+def _estimator(
+    Estimator: type[userdp.LinearRegression] | type[userdp.LogisticRegression], pair: Pair, budget: Budget
+) -> Target:
+    """Attack a fit; a table has one feature, then the target."""
+    ids = np.arange(len(pair.one))
 
     def once(table: FloatArray, noise: NoiseSource) -> FloatArray:
-        model = userdp.LinearRegression(
+        model = Estimator(
             budget.epsilon,
             budget.delta,
             rounds=4,
@@ -212,5 +229,6 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
     "minimize, certified mean": lambda budget, n: _training(
         ConcentratedMean(1.0, gate="deferred"), at_least(budget, 4.0), n
     ),
-    "LinearRegression": lambda budget, n: _estimator(at_least(budget, 8.0), n),
+    "LinearRegression": lambda budget, n: _regression(at_least(budget, 8.0), n),
+    "LogisticRegression": lambda budget, n: _rare_class(at_least(budget, 8.0), n),
 }

@@ -34,6 +34,7 @@ _NAMES = {
     "minimize-clipped": "minimize, clipped mean",
     "minimize-certified": "minimize, certified mean",
     "linear-regression": "LinearRegression",
+    "logistic-regression": "LogisticRegression",
 }
 assert set(_NAMES.values()) == set(MECHANISMS)
 # What runs in seconds; the others are attacked by name.
