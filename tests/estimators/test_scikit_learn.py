@@ -65,7 +65,7 @@ NOT_APPLICABLE = {
 
 def checks():
     for estimator in CHECKED:
-        for made, check in estimator_checks_generator(estimator(5.0, rounds=10, random_state=0)):
+        for made, check in estimator_checks_generator(estimator(5.0, random_state=0)):
             name = check.func.__name__
             where, reason = NOT_APPLICABLE.get(name, ((), ""))
             marks = [pytest.mark.xfail(reason=reason)] if estimator in where else []

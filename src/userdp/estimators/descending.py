@@ -61,6 +61,8 @@ class Problem:
         How much may be expected of each coordinate, over what may be expected of a typical one of its kind.
     curvature, signal : float
         Typical curvature along the predictor, and squared norm of the coefficients to expect.
+    start_variance : float
+        How far from its answer the last coordinate, an intercept, starts in any case; 0 if that is like the others.
     log_odds : float
         Of two classes at the start, where the last coordinate is an intercept; else 0.
     """
@@ -71,6 +73,7 @@ class Problem:
     importance: FloatArray
     curvature: float
     signal: float
+    start_variance: float = 0.0
     log_odds: float = 0.0
 
 
@@ -128,14 +131,16 @@ def descend(
     events = (*events, event)
     if split.length:
         events = (*events, slopes_event(n, split.length))
+    importances = [problem.importance[part] for part in parts]
+    ratio = clip_ratio(split.effective_users, sum(float(one.sum()) for one in importances), problem.log_odds)
+    kept = share_kept(ratio)
     share = 0.0 if walk.coefficient_bound else residual_share(split.effective_users, problem.log_odds)
     residual_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share)
     if residual_mu:
         events = (*events, residual_event(n, residual_mu))
-    importances = [problem.importance[part] for part in parts]
-    ratio = clip_ratio(split.effective_users, sum(float(one.sum()) for one in importances), problem.log_odds)
-    kept = share_kept(ratio)
-    groups = expected_groups(importances, list(norms), problem.signal)
+    least = np.append(np.zeros(k - 1), problem.start_variance)
+    expected = expected_groups(importances, list(norms), problem.signal)
+    groups = tuple(replace(group, least=least[part]) for group, part in zip(expected, parts, strict=True))
     left = mu_beside(events, budget.epsilon, budget.delta)
     pilot = _pilot(problem, groups, ratio, left, noise)
     events = (*events, pilot.event)

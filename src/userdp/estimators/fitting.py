@@ -25,12 +25,13 @@ from userdp.engines.interface import Engine, LocalEngine
 from userdp.estimators.descending import Found, Problem, Walk, coordinates_of, descend
 from userdp.estimators.per_user import per_user
 from userdp.estimators.rows import BOUND, Columns, Scaling, null_by_value, targets_as_rows, user_rates
-from userdp.estimators.stages import Target, private_base_rate, private_target
+from userdp.estimators.stages import private_base_rate
 from userdp.estimators.standardizing import standardize
+from userdp.estimators.targets import Target, private_target
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.rounds import Progress
-from userdp.planning.descent import LOG_ODDS_SIGNAL, TARGET_SIGNAL
+from userdp.planning.descent import LOG_ODDS_SIGNAL, TARGET_MIDDLE, TARGET_SIGNAL
 from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event
 from userdp.privacy.budget import Budget
@@ -164,6 +165,7 @@ def _fit(
         *coordinates_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
         curvature,
         task.signal,
+        TARGET_MIDDLE if task.n_classes == 0 and options.fit_intercept else 0.0,
         float(start[-1]) if isinstance(task.loss, Logistic) else 0.0,  # 0 too without an intercept
     )
     walk = Walk(options.rounds, options.ridge, options.coefficient_bound, options.progress)

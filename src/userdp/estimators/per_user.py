@@ -69,6 +69,14 @@ def in_parts(vectors: Vectors) -> Iterator[FloatArray]:
     return vectors.parts() if isinstance(vectors, StreamedVectors) else iter((vectors,))
 
 
+def sum_over_parts(function: Callable[[Users], IntArray], users: AnyUsers) -> IntArray:
+    """Add up ``function`` of users, part by part."""
+    if isinstance(users, Users):
+        return function(users)
+    parts = (some for part in range(len(users.parts)) for some in pieces(users, part))
+    return reduce(np.add, map(function, parts))
+
+
 def total(function: Callable[[FloatArray], IntArray], vectors: Vectors) -> IntArray:
     """Add up ``function`` of the parts: integers, whose sum is the same however users were cut into parts."""
     return reduce(np.add, map(function, in_parts(vectors)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.users import Users
-from userdp.estimators.stages import Target
+from userdp.estimators.targets import Target
 
 # Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
 BOUND, TARGET_BOUND = 8.0, 100.0
@@ -84,6 +84,12 @@ def boolean_rates(users: Users, booleans: BoolArray) -> FloatArray:
     rates = replace(users, rows=(users.rows[:, booleans] > 0).astype(np.float64), targets=None).means()
     null = np.isnan(users.rows[users.offsets[:-1], :1])
     return np.where(null, np.nan, rates)
+
+
+def norms_of(vectors: FloatArray) -> FloatArray:
+    """Norm of each vector, a column."""
+    norms: FloatArray = np.sqrt((np.ascontiguousarray(vectors) ** 2).sum(axis=1, keepdims=True))
+    return norms
 
 
 def means_in_units(users: Users, unit: FloatArray) -> FloatArray:

@@ -6,11 +6,11 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, changed
-from userdp.estimators.per_user import per_user
-from userdp.estimators.rows import Columns, boolean_rates, columns_of, mean_squares, means_in_units
+from userdp.estimators.looks import Places, private_places
+from userdp.estimators.per_user import mapped, per_user
+from userdp.estimators.rows import Columns, boolean_rates, columns_of, mean_squares, means_in_units, norms_of
 from userdp.estimators.stages import (
     private_centre,
-    private_feature_scale,
     private_rates,
     private_second_moment,
 )
@@ -33,13 +33,14 @@ def standardize(
         return Columns(centre, scale, importance), ()
     numbers = changed(users, partial(columns_of, chosen=is_number))
     rates = per_user(boolean_rates, users, booleans)
-    units, norm, event = private_feature_scale(numbers, rates, around_zero, split.scale, noise)
-    events: tuple[GaussianEvent, ...] = (event,)
-    measured = np.flatnonzero(is_number)[units.kept]
+    norms = mapped(norms_of, rates) if booleans.any() else None
+    places, norm, events = private_places(
+        numbers, norms, split.scale, split.location, split.looks, noise, around_zero
+    )
+    measured = np.flatnonzero(is_number)[places.found]
     if measured.size:
-        # Columns that nobody can measure are not looked for: the others are found the better for it.
         some = changed(users, partial(columns_of, chosen=measured))
-        centre[measured], scale[measured], more = _numbers(some, units.magnitude[units.kept], split, noise)
+        centre[measured], scale[measured], more = _refined(some, places, split, noise)
         events = (*events, *more)
     if norm is not None:
         often, scale[booleans], event = private_rates(rates, norm, split.rates, noise)
@@ -59,20 +60,19 @@ def importance_of(rates: FloatArray) -> FloatArray:
     return found
 
 
-def _numbers(
-    numbers: AnyUsers, unit: FloatArray, split: Shares, noise: NoiseSource
+def _refined(
+    numbers: AnyUsers, places: Places, split: Shares, noise: NoiseSource
 ) -> tuple[FloatArray, FloatArray, tuple[GaussianEvent, ...]]:
-    """Find centre and scale of numbers from what one unit of each is; those that are not found have scale infinity."""
-    centre = np.zeros(len(unit))
+    """Refine centre and scale of the numbers that were found by means of users' values, where these tell more."""
+    unit = places.spread[places.found]
+    centre = places.centre[places.found] / unit
     events: tuple[GaussianEvent, ...] = ()
-    if split.location:
+    if split.centre:
         means = per_user(means_in_units, numbers, unit)
-        located, events = private_centre(means, split.location, split.centre, noise)
-        centre = np.where(located.found & np.isfinite(unit), located.place * unit, 0.0)
-        # Users that differ from each other by more than a user does from row to row: a unit is what they differ by.
-        unit = np.where(located.found, unit * located.spread, np.inf)
+        centre, event = private_centre(means, centre, split.centre, noise)
+        events = (event,)
     if split.second_moment:
-        squares = per_user(mean_squares, numbers, unit, np.where(np.isfinite(unit), centre / unit, 0.0))
+        squares = per_user(mean_squares, numbers, unit, centre)
         found, event = private_second_moment(squares, split.second_moment, noise)
-        unit, events = unit * np.sqrt(found), (*events, event)
-    return centre, unit, events
+        return centre * unit, unit * np.sqrt(found), (*events, event)
+    return centre * unit, unit, events

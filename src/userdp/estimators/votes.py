@@ -6,20 +6,23 @@ a user can do whatever their values are, so nobody has to know a range beforehan
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
-from userdp.estimators.per_user import Vectors, total
+from userdp.data.parts import AnyUsers
+from userdp.data.users import Users
+from userdp.estimators.per_user import Vectors, sum_over_parts, total
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
-# Counts are integers; the noise lives on a lattice this much finer.
-COUNT_RESOLUTION = 2**10
+# Counts are integers; the noise lives on a lattice this much finer. A vote that is shared out is this many parts.
+COUNT_RESOLUTION, _VOTE = 2**10, 2**20
 # Magnitudes are powers of four in this range, which every float of a sane table lies in.
 POWERS = np.arange(-20, 21)
-_ABSTAINS = 10_000
+ABSTAINS = 10_000
 # Places are looked for between the bins, too.
 _STEP = 0.25
 # Fewer users than this share do not make a place, and below this posterior probability one is a guess.
@@ -51,12 +54,6 @@ class Places:
     support: FloatArray
     evidence: FloatArray
 
-    @property
-    def is_found(self) -> BoolArray:
-        """Whether a place is certain, supported by enough users, and no mere noise."""
-        found: BoolArray = (self.certainty >= CERTAIN) & (self.support >= LEAST_SHARE) & (self.evidence >= 0)
-        return found
-
     def where(self, is_better: BoolArray, others: "Places") -> "Places":
         """Return these places for some columns, others for the rest."""
         chosen = {
@@ -76,32 +73,18 @@ class NoisyCounts:
     n_users: int
     event: GaussianEvent
 
-    def within(self, reach: int) -> "NoisyCounts":
-        """Leave out the bins further than ``reach`` from zero."""
-        inside = np.abs(self.bins) <= reach
-        return replace(self, bins=self.bins[inside], counts=self.counts[:, inside])
-
     @np.errstate(under="ignore")
-    def places(
-        self,
-        widths: Sequence[float],
-        log_prior: Callable[[FloatArray], FloatArray],
-        *,
-        pooled: bool = False,
-        narrow: bool = False,
-    ) -> Places:
+    def places(self, widths: Sequence[float], log_prior: Callable[[FloatArray], FloatArray]) -> Places:
         """Find where each column's users are, if they scatter with a standard deviation of one of ``widths`` bins.
 
-        A place is where a quarter of the users are, or more. The likeliest width is taken, or, if ``narrow``, the first
-        one at which a place is found, if it is the same place. ``pooled`` lets columns learn from each other which
-        places are common.
+        A place is where a quarter of the users are, or more. The likeliest width is taken.
         """
         n, steps = self.n_users, round((self.bins[-1] - self.bins[0]) / _STEP)
         places = self.bins[0] + _STEP * np.arange(steps + 1)
         found: Places | None = None
         for width in widths:
-            bells = self._fit(places, width, pooled)
-            score = bells.score + _normalized(log_prior(places) + bells.log_common)
+            bells = self._fit(places, width)
+            score = bells.score + _normalized(log_prior(places))
             evidence = np.logaddexp.reduce(score, axis=1)
             posterior = np.exp(score - evidence[:, None])
             columns, best = np.arange(len(score)), posterior.argmax(axis=1)
@@ -111,17 +94,11 @@ class NoisyCounts:
             variance: FloatArray = (posterior * (places - place[:, None]) ** 2).sum(axis=1)
             support = bells.matched[columns, best] / (n * bells.energy)
             new = Places(place, certainty, variance, np.full(len(score), width), support, evidence)
-            if found is None:
-                found = new
-            else:
-                # A wider bell somewhere else is no answer to a doubt about this one.
-                is_elsewhere = np.abs(found.place - new.place) > 2 * width
-                is_better = found.is_found | is_elsewhere if narrow else found.evidence >= new.evidence
-                found = found.where(is_better, new)
+            found = new if found is None else found.where(found.evidence >= new.evidence, new)
         assert found is not None
         return found
 
-    def _fit(self, places: FloatArray, width: float, pooled: bool) -> "_Fit":
+    def _fit(self, places: FloatArray, width: float) -> "_Fit":
         """Fit one bell at every place."""
         n = self.n_users
         bells: FloatArray = np.exp(-0.5 * ((self.bins - places[:, None]) / width) ** 2)
@@ -129,28 +106,19 @@ class NoisyCounts:
         matched: FloatArray = self.counts @ bells.T
         # One energy for all bells: a column that few users have must not go where the bells are lowest.
         energy = float((bells**2).sum(axis=1).mean())
-        common = np.maximum(matched.mean(axis=0), 0) + 0.001 * n if pooled else np.ones(len(places))
-        return _Fit(self._score(matched, energy), np.log(common), matched, energy)
-
-    def _score(self, matched: FloatArray, energy: float) -> FloatArray:
-        """Log likelihood of bells over that of mere noise, each with as many users as fit best."""
-        n = self.n_users
         voters = n * np.clip(matched / (n * energy), LEAST_SHARE, 1.0)
-        score: FloatArray = (voters * matched - voters**2 * energy / 2) / self.noise_std**2
-        return score
-
-    def score_of_ends(self) -> FloatArray:
-        """Log likelihood, over that of mere noise, of most users being in the first or in the last bin."""
-        ends: FloatArray = self._score(self.counts[:, [0, -1]], 1.0).max(axis=1)
-        return ends
+        score = (voters * matched - voters**2 * energy / 2) / self.noise_std**2
+        return _Fit(score, matched, energy)
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """Bells of one width, at every place: their log likelihood, how common the place is, counts, and energy."""
+    """Bells of one width, at every place: log likelihood over that of mere noise, with as many users as fit best.
+
+    ``matched`` are the counts under a bell, ``energy`` what they would be for one user there.
+    """
 
     score: FloatArray
-    log_common: FloatArray
     matched: FloatArray
     energy: float
 
@@ -176,6 +144,39 @@ def private_counts(votes: Vectors, bins: IntArray, mu: float, name: str, noise: 
     )
 
 
+def private_row_counts(
+    users: AnyUsers,
+    bins_of: Callable[[Users], FloatArray],
+    bins: IntArray,
+    mu: float,
+    name: str,
+    noise: NoiseSource,
+) -> NoisyCounts:
+    """Count rows in bins, column by column: a user's one vote a column is shared out equally among their rows.
+
+    ``bins_of`` returns the bins of rows; a row in none of ``bins`` counts for nothing.
+
+    **Guarantee**: the event's (``docs/proofs/stages.md``): d columns move by at most sqrt(2 d) votes in L2.
+    """
+    counts = sum_over_parts(partial(_row_counts, bins_of=bins_of, bins=bins), users)
+    sensitivity = math.sqrt(2 * len(counts)) * _VOTE * (1 + 1e-12)
+    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
+    draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
+    return NoisyCounts(bins, (counts + draws) / _VOTE, event.scale / _VOTE, users.n_users, event)
+
+
+def _row_counts(users: Users, bins_of: Callable[[Users], FloatArray], bins: IntArray) -> IntArray:
+    """Add up what rows count for, whole numbers: a user's add up to no more than a vote."""
+    votes = bins_of(users)
+    n_bins, d = len(bins), votes.shape[1]
+    parts = np.repeat(_VOTE // users.items_per_user, users.items_per_user)
+    is_inside = (votes >= bins[0]) & (votes <= bins[-1])
+    place = np.where(is_inside, votes - bins[0], n_bins).astype(np.int64) + (n_bins + 1) * np.arange(d)
+    # Sums of whole numbers below 2^53, so exact in floating point.
+    found = np.bincount(place.ravel(), weights=np.repeat(parts, d), minlength=(n_bins + 1) * d)
+    return found.astype(np.int64).reshape(d, n_bins + 1)[:, :n_bins]
+
+
 def _counts(votes: FloatArray | IntArray, bins: IntArray) -> IntArray:
     """Count the rows of each column that are in each bin, one integer after the other."""
     n_bins, d = len(bins), votes.shape[1]
@@ -191,7 +192,7 @@ def nearest_powers_of_four(magnitudes: FloatArray) -> IntArray:
     Half an odd power of two is where rounding turns: with x = f 2^e, 1/2 <= f < 1, the answer is floor(e/2).
     """
     _, exponent = np.frexp(magnitudes)
-    return np.where(np.isnan(magnitudes), _ABSTAINS, exponent // 2)
+    return np.where(np.isnan(magnitudes), ABSTAINS, exponent // 2)
 
 
 def usual_units(powers: FloatArray) -> FloatArray:
@@ -202,8 +203,3 @@ def usual_units(powers: FloatArray) -> FloatArray:
 def near_zero(places: FloatArray) -> FloatArray:
     """Log prior of locations: close to zero, with tails heavy enough for any other place."""
     return -np.log1p((places / 2) ** 2)
-
-
-def anywhere(places: FloatArray) -> FloatArray:
-    """Log prior of locations that may be anywhere."""
-    return np.zeros(len(places))

@@ -32,6 +32,8 @@ from userdp.arrays import FloatArray
 
 # Squared norm of the coefficients of scaled features to expect: in log odds, and in units of the target.
 LOG_ODDS_SIGNAL, TARGET_SIGNAL = 1.2, 0.4
+# How far from their mean the middle of the targets is: variance, in squared units.
+TARGET_MIDDLE = 0.1
 # The prior is off by a factor of four, one standard deviation.
 _SIGNAL_SPREAD = math.log(4)
 # The answer is the average of this last share of the iterates.
@@ -65,11 +67,14 @@ class Group:
         Typical norm of a user's gradient in them.
     variance : float
         Prior variance of a typical one.
+    least : float or array of shape (k,)
+        Prior variance that each has in any case.
     """
 
     importance: FloatArray
     norm: float
     variance: float
+    least: float | FloatArray = 0.0
 
     @property
     def size(self) -> float:
@@ -79,7 +84,7 @@ class Group:
     @property
     def variances(self) -> FloatArray:
         """Prior variance of each coefficient."""
-        return self.variance * self.importance
+        return np.maximum(self.variance * self.importance, self.least)
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ def seen(group: Group, coefficients: FloatArray, noise_std: float) -> Group:
     The variance is the posterior geometric mean, for coefficients and noise that are normal.
     """
     logs = np.linspace(-8.0, 8.0, 33) * math.log(2)
-    variances = np.exp(logs)[:, None] * group.variances + noise_std**2
+    variances = np.exp(logs)[:, None] * group.variance * group.importance + noise_std**2
     score = -0.5 * (
         (np.log(variances) + coefficients**2 / variances).sum(axis=1) + (logs / _SIGNAL_SPREAD) ** 2
     )

@@ -31,9 +31,14 @@ class Shares:
     target_scale, target_location, target_mean : float
         Unit and middle of the targets; regression only.
     scale : float
-        Units of the numbers (the features that are not boolean), and the typical norm of the booleans' rates.
-    location, centre : float
-        Where the numbers lie, by votes; their mean around there.
+        First look at the numbers (the features that are not boolean): their sizes and signs; and the typical norm of
+        the booleans' rates.
+    location : float
+        Each later look, if it asked about all numbers: where they lie and how wide they are.
+    looks : float
+        What all looks may cost together; no stage of its own.
+    centre : float
+        Mean of the numbers around where they were seen.
     second_moment : float
         How wide the numbers are.
     rates : float
@@ -52,6 +57,7 @@ class Shares:
     target_mean: float
     scale: float
     location: float
+    looks: float
     centre: float
     second_moment: float
     rates: float
@@ -82,7 +88,7 @@ def shares(
     N = n_users * mu_from_budget(budget.epsilon, budget.delta)
     numbers = n_features - n_booleans
     root_d = math.sqrt(numbers)
-    votes, location_votes = math.sqrt(2 * (numbers + (n_booleans > 0))), math.sqrt(2 * numbers)
+    votes = math.sqrt(2 * (numbers + (n_booleans > 0)))
 
     def share(low: float, users_needed: float, high: float) -> float:
         """Share of a stage that would be content with so many effective users of its own."""
@@ -104,19 +110,22 @@ def shares(
         start["target_mean"] = 0.0
     left = 1 - sum(start.values())
     features = {
-        "scale": left * share(0.03, 8.5 * votes, 0.2),
-        "location": left * share(0.01, 8 * location_votes, 0.15) if numbers and has_centre else 0.0,
+        "scale": left * share(0.025, 11 * votes, 0.2),
+        "location": left * share(0.025, 8 * votes, 0.12) if numbers and has_centre else 0.0,
         "centre": left * 0.01 if numbers and has_centre else 0.0,
         "second_moment": left * share(0.01, 8 * root_d, 0.04) if numbers else 0.0,
         "rates": left * share(0.003, 6 * math.sqrt(n_booleans), 0.03) if n_booleans else 0.0,
         "radius": left * share(0.002, 25, 0.08),
         "length": left * 0.01 if N >= 100 else 0.0,
     }
-    if error(features["scale"], votes) > 0.45 or error(features["location"], location_votes) > 0.45:
+    if error(features["scale"], votes) > 0.45:
         features |= dict.fromkeys(("scale", "location", "centre", "second_moment", "rates"), 0.0)
+    if error(features["location"], votes) > 0.25:
+        features["location"] = 0.0
     if error(features["centre"], 2 * root_d) > 0.5:
         features["centre"] = 0.0
     if error(features["second_moment"], 0.8 * root_d) > 0.3:
         features["second_moment"] = 0.0
+    features["looks"] = left * 0.5 if features["scale"] else 0.0
     parts = {name: mu * math.sqrt(part) for name, part in (start | features).items()}
     return Shares(mu=mu, effective_users=N, **parts)

@@ -1,0 +1,207 @@
+r"""Where numbers lie and how wide they are: looks of all users at once, from coarse to fine.
+
+The **first look** takes in every float there is: each user votes for the sign of their mean and the power of four above
+their root mean square. A column of both signs lies around zero and is as wide as it is large; one that spreads over
+powers of ten is as wide as they are. Only a column of one sign and one size can be narrower than it is large. It
+gets a **second look**, of ten bins to its size, in which a vote is shared out among the rows; and where they all still
+share a bin, **zooms** into it, each sixteen times as fine.
+
+What is seen is noisy counts, to which public shapes are fitted; all of that is post-processing. Proofs:
+``docs/proofs/stages.md``.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.data.parts import AnyUsers
+from userdp.data.users import Users
+from userdp.estimators.per_user import Vectors, mapped, per_user
+from userdp.estimators.shapes import (
+    AWAY,
+    BINS_OF_SIZE,
+    LATER_BINS,
+    ZERO_BIN,
+    log_likelihood,
+    posterior,
+    second_shapes,
+    zoom_shapes,
+)
+from userdp.estimators.sizes import FIRST_BINS, Sizes, signed_powers, signed_sizes, sizes_of
+from userdp.estimators.votes import NoisyCounts, private_counts, private_row_counts
+from userdp.mechanisms.noise import NoiseSource
+from userdp.privacy.accounting import GaussianEvent
+
+# From this probability on a column may be all in one bin, which is narrower than this: in sizes at the second look, in
+# bins at a zoom.
+_SHARES_A_BIN, _NARROW_OF_SIZE, _NARROW_OF_BIN = 0.25, 0.15, 0.35
+_ZOOM, MOST_LOOKS = 16, 7
+
+
+@dataclass(frozen=True)
+class Places:
+    """Private centre and spread of each number, and which were found."""
+
+    centre: FloatArray
+    spread: FloatArray
+    found: BoolArray
+
+
+@np.errstate(under="ignore")
+def private_places(
+    numbers: AnyUsers,
+    norms: Vectors | None,
+    first_mu: float,
+    later_mu: float,
+    most_mu: float,
+    noise: NoiseSource,
+    around_zero: bool = False,
+) -> tuple[Places, float | None, tuple[GaussianEvent, ...]]:
+    """Find centre and spread of every number; and the typical one of ``norms``, a column of positive numbers or None.
+
+    Every later look costs ``later_mu`` times the root of the share of the numbers that it asks about; they end where
+    the looks together would cost more than ``most_mu``, and without ``later_mu`` there is none. Where columns stay
+    ``around_zero``, their centre is zero and a spread is the root mean square.
+
+    **Guarantee**: the events'.
+    """
+    d = numbers.n_features
+    values = per_user(signed_sizes, numbers)
+    if norms is not None:
+        values = mapped(lambda *both: np.hstack(both), values, norms)
+    counts = private_counts(mapped(signed_powers, values), FIRST_BINS, first_mu, "feature scales", noise)
+    seen = sizes_of(counts)
+    norm = float(seen.size[d]) if norms is not None and seen.found[d] else None
+    sizes = Sizes(**{name: values[:d] for name, values in vars(seen).items()})
+    if around_zero:
+        return Places(np.zeros(d), np.sqrt(sizes.mean_square), sizes.found), norm, (counts.event,)
+    spread = np.sqrt(np.maximum(sizes.mean_square - sizes.mean**2, (0.35 * sizes.size) ** 2))
+    places = Places(sizes.mean, spread, sizes.found)
+    if not later_mu:
+        return places, norm, (counts.event,)
+    may_be_narrow = np.flatnonzero(sizes.found & sizes.has_one_sign & ~sizes.spreads)
+    look = _Look(numbers, later_mu / math.sqrt(d), noise)
+    places, events = _look_closer(look, sizes, places, may_be_narrow, most_mu**2 - first_mu**2)
+    return places, norm, (counts.event, *events)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Counts rows of some columns in bins; every column costs ``mu_of_one`` squared."""
+
+    numbers: AnyUsers
+    mu_of_one: float
+    noise: NoiseSource
+
+    def __call__(self, columns: IntArray, origin: FloatArray, step: FloatArray, name: str) -> NoisyCounts:
+        bins_of = partial(_later_bins, columns=columns, origin=origin, step=step)
+        mu = self.mu_of_one * math.sqrt(len(columns))
+        return private_row_counts(self.numbers, bins_of, LATER_BINS, mu, name, self.noise)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a later look says of its columns: where they lie, how far from there they may lie, how wide they are.
+
+    ``widest`` is a spread that leaves no doubt, ``bin`` how fine the look was; ``in_one_bin`` tells which columns may
+    be narrower than it can tell. ``favourite`` is the probability that they have a favourite value instead, and
+    ``away`` how far from it others are supposed to lie.
+    """
+
+    centre: FloatArray
+    doubt: FloatArray
+    spread: FloatArray
+    widest: FloatArray
+    bin: FloatArray
+    away: FloatArray
+    favourite: FloatArray
+    in_one_bin: BoolArray
+
+    def only(self, chosen: BoolArray) -> "_Seen":
+        """Leave out the other columns."""
+        return _Seen(**{name: values[chosen] for name, values in vars(self).items()})
+
+
+def _look_closer(
+    look: _Look, sizes: Sizes, places: Places, asked: IntArray, budget: float
+) -> tuple[Places, tuple[GaussianEvent, ...]]:
+    """Look again at the columns ``asked`` about, and into the bins that all their rows share."""
+    centre, spread, found = places.centre.copy(), places.spread.copy(), places.found.copy()
+    events: list[GaussianEvent] = []
+    seen: _Seen | None = None
+    for number in range(2, MOST_LOOKS + 1):
+        cost = len(asked) * look.mu_of_one**2
+        if not len(asked) or cost > budget:
+            break
+        budget -= cost
+        name = f"look {number}"
+        seen, event = _second(look, sizes, asked, name) if seen is None else _zoom(look, seen, asked, name)
+        events.append(event)
+        centre[asked], spread[asked] = seen.centre, seen.spread
+        asked, seen = asked[seen.in_one_bin], seen.only(seen.in_one_bin)
+    else:
+        found[asked] = False  # narrower than anybody can tell: a constant
+    return Places(centre, spread, found), tuple(events)
+
+
+def _second(look: _Look, sizes: Sizes, asked: IntArray, name: str) -> tuple[_Seen, GaussianEvent]:
+    """Look at columns of one sign and size; those of negative numbers in a mirror, so that zero is to the left."""
+    width, sign = sizes.size[asked] / BINS_OF_SIZE, sizes.sign[asked]
+    origin = -ZERO_BIN * width * sign
+    counts, shapes = look(asked, origin, width * sign, name), second_shapes()
+    weights = posterior(log_likelihood(counts, shapes.expected) + shapes.log_prior)
+    mean, doubt, spread = shapes.moments(weights)
+    narrow = weights @ (shapes.spread <= _NARROW_OF_SIZE * BINS_OF_SIZE)
+    favourite = weights @ (shapes.others > 0)
+    seen = _Seen(
+        origin + width * sign * mean,
+        width * np.maximum(doubt, 0.8),
+        width * spread,
+        width * np.sqrt(weights @ shapes.spread**2),
+        width,
+        AWAY * sizes.size[asked],
+        favourite / (favourite + narrow + 1e-300),
+        narrow > _SHARES_A_BIN,
+    )
+    return seen, counts.event
+
+
+def _zoom(look: _Look, seen: _Seen, asked: IntArray, name: str) -> tuple[_Seen, GaussianEvent]:
+    """Look into the bins that all rows of a column share."""
+    width = np.clip(np.minimum(seen.spread, seen.bin / 2) / 4, seen.bin / _ZOOM, 0.4 * seen.bin)
+    counts, shapes = look(asked, seen.centre, width, name), zoom_shapes()
+    off = shapes.mean * (width / seen.doubt)[:, None]
+    too_wide = np.maximum(np.log2(shapes.spread * (width / seen.widest)[:, None]), 0.0)
+    favourite = np.clip(seen.favourite, 1e-6, 1 - 1e-6)[:, None]
+    odds = np.log(np.where(shapes.others > 0, favourite, 1 - favourite))
+    prior = shapes.log_prior + odds - 0.5 * off**2 - 2 * too_wide**2
+    weights = posterior(log_likelihood(counts, shapes.expected) + prior)
+    mean, doubt, spread = shapes.moments(weights)
+    others, favourite = weights @ shapes.others, weights @ (shapes.others > 0)
+    narrow = weights @ ((shapes.others == 0) & (shapes.spread <= _NARROW_OF_BIN))
+    # A favourite value says nothing of where the others are.
+    spread = np.where(favourite > 0.5, np.sqrt(others) * seen.away, width * spread)
+    widest = width * np.sqrt(weights @ shapes.spread**2)
+    return (
+        _Seen(
+            seen.centre + width * mean,
+            width * np.maximum(doubt, 0.3),
+            spread,
+            widest,
+            width,
+            seen.away,
+            favourite,
+            narrow > _SHARES_A_BIN,
+        ),
+        counts.event,
+    )
+
+
+def _later_bins(users: Users, columns: IntArray, origin: FloatArray, step: FloatArray) -> FloatArray:
+    """Bins of some columns of rows, the outermost for whatever lies beyond; NaN for a null user."""
+    with np.errstate(all="ignore"):
+        away = np.rint((users.rows[:, columns].astype(np.float64) - origin) / step)
+    return np.clip(away, LATER_BINS[0], LATER_BINS[-1])

@@ -1,0 +1,145 @@
+"""Unit and middle of the targets: found wherever they are, and moved by no more than the events say."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.estimators.tables import WILD, crowd, moved, ragged, replaced
+from userdp.data.users import Users
+from userdp.estimators import targets, votes
+from userdp.estimators.targets import private_target, private_unit, user_magnitudes
+from userdp.means.lattice import Lattice
+from userdp.mechanisms.noise import SeededNoise
+
+D = 3
+
+
+def counts_of(users, noise):
+    """Votes for the magnitudes of several columns at once."""
+    ballot = votes.nearest_powers_of_four(user_magnitudes(users))
+    return votes.private_counts(ballot, votes.POWERS, 1.0, "scales", noise)
+
+
+def test_votes_move_by_the_event_s_sensitivity(silent_noise):
+    users = crowd()
+    rows = [
+        *WILD.values(),
+        [[2.0**-30] * D],
+        [[2.0**30] * D],
+        [[1.0, 2.0, 4.0], [1e9, 3.0, -5.0]],
+        [[2.0**45] * D],
+    ]
+    found = [counts_of(replaced(users, np.array(some)), silent_noise) for some in rows]
+    assert 1 - 1e-9 < max(moved(one, other) for one in found for other in found) <= 1
+
+
+def test_a_null_user_casts_no_vote(silent_noise):
+    users = crowd()
+    without = counts_of(replaced(users, np.array([[1.0, 2.0, 3.0], [np.nan, 2.0, 3.0]])), silent_noise)
+    assert counts_of(users, silent_noise).counts.sum(axis=1).tolist() == [users.n_users] * D
+    assert without.counts.sum(axis=1).tolist() == [users.n_users - 1] * D
+
+
+@given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))
+def test_a_vote_is_the_nearest_power_of_four(x):
+    vote = int(votes.nearest_powers_of_four(np.array([[x]]))[0, 0])
+    # x against 2^(2 vote -+ 1), in exact arithmetic.
+    exact = Fraction(x)
+    assert Fraction(2) ** (2 * vote - 1) <= exact <= Fraction(2) ** (2 * vote + 1)
+
+
+def test_magnitudes_are_those_of_the_loop():
+    users = ragged(
+        [[1.0, 0.0, 3.0], [3.0, 0.0, 3.0], [1.0, 0.0, 3.0]], [[0.0, -2.0, 5.0]], [[99.0] * 3, [100.0] * 3]
+    )
+    found = user_magnitudes(users)
+    assert found[0, [0, 2]].tolist() == [2.0, 3.0]  # of the deviations from the first row; of the values
+    assert np.isnan(found[0, 1])
+    assert np.isnan(found[1, 0])
+    assert found[1, 1:].tolist() == [2.0, 5.0]
+    assert found[2] == pytest.approx(9.95, abs=0.01)  # a tenth of the values
+
+
+@pytest.mark.parametrize("d", [1, 3, 17])
+def test_a_magnitude_is_bit_for_bit_a_function_of_its_user(d):
+    users = crowd(1, n=40, d=d)
+    together = user_magnitudes(users)
+    for j in range(users.n_users):
+        assert user_magnitudes(users.take(np.array([j])))[0].tobytes() == together[j].tobytes()
+
+
+@pytest.mark.parametrize("wild", WILD)
+def test_wild_users_cause_no_floating_point_error(wild, silent_noise):
+    """Only fit silences NumPy; stages whose input a user controls do it themselves."""
+    users = replaced(crowd(), np.array(WILD[wild]))
+    with np.errstate(all="raise"):
+        counts_of(users, silent_noise)
+
+
+def test_a_target_in_doubt_is_taken_at_its_likeliest_place(silent_noise):
+    """A wide bell would lie in between; the narrow one tells more."""
+    means = np.where(np.arange(400) < 205, 3.0, -3.0)
+    rows = (means[:, None] + [-1.0, 1.0]).reshape(-1, 1)
+    target, _ = private_target(Users(rows, np.arange(0, 801, 2)), 0.03, 0.02, 0.0, silent_noise)
+    assert 2.0 < target.middle < 6.0  # within a bin
+
+
+@pytest.mark.parametrize("first", [0.0, 1.0, -1e9, 2.0**45, np.nan, np.inf, 5e-324])
+def test_targets_move_by_their_events(first, monkeypatch, silent_noise):
+    """At equal earlier answers: the unit is that of the rest, whoever the first user is."""
+    counts, sums = [], []
+    count, mean = targets.private_counts, targets.private_mean_in_ball
+
+    def counted(*arguments):
+        counts.append(count(*arguments))
+        return counts[-1]
+
+    def averaged(vectors, centre, radius, mu, name, noise):
+        found = mean(vectors, centre, radius, mu, name, noise)
+        step = Lattice.fine_enough(radius, len(vectors), 1).step
+        sums.append((found.value - centre) * len(vectors) / step / found.event.sensitivity)
+        return found
+
+    monkeypatch.setattr(targets, "private_counts", counted)
+    monkeypatch.setattr(targets, "private_mean_in_ball", averaged)
+    rest = np.random.default_rng(0).normal(3.0, 1.0, size=(200, 2, 1))
+    for value in (first, 3.0):
+        with np.errstate(all="ignore"):
+            private_target(ragged([[value], [value]], *rest), 50.0, 50.0, 50.0, silent_noise)
+    assert moved(counts[0], counts[2]) <= 1
+    assert moved(counts[1], counts[3]) <= 1
+    assert np.abs(sums[0] - sums[1]) <= 1 + 1e-9
+
+
+def test_a_unit_that_is_a_guess_is_taken_as_tiny():
+    users = ragged(*np.random.default_rng(0).normal(5.0, 1.0, size=(20, 2, 1)))
+    found = [private_target(users, 0.02, 0.02, 0.02, SeededNoise(seed))[0] for seed in range(20)]
+    tiny = [target for target in found if target.unit < 1e-9]
+    assert len(tiny) > 10
+    assert max(abs(target.middle) for target in tiny) < 1e-9
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("spread", [0.0, 3.0])
+def test_a_unit_is_found_whatever_it_is(unit, spread):
+    """Within a factor of about two; by pairs where users differ."""
+    rng = np.random.default_rng(0)
+    users = ragged(*(unit * (rng.normal(0, spread) + rng.normal(size=(4, 1))) for _ in range(1_000)))
+    found, _ = private_unit(users, 0.5, SeededNoise(0))
+    assert np.abs(np.log2(found / (unit * np.hypot(1, spread)))) < 1.2
+
+
+@pytest.mark.parametrize("offset", [0.0, 4.0, -50.0, 300.0])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_targets_are_found_wherever_they_are(offset, unit):
+    """Within a fifth of their spread, up to some thirty units from zero."""
+    rng = np.random.default_rng(0)
+    spread = max(1.0, abs(offset) / 15)
+    users = ragged(*(unit * rng.normal(offset, spread, size=(4, 1)) for _ in range(2_000)))
+    target, events = private_target(users, 0.05, 0.05, 0.05, SeededNoise(0))
+    assert target.middle == pytest.approx(offset * unit, abs=0.2 * spread * unit)
+    assert 0.4 < target.unit / (spread * unit) < 2.5
+    assert [event.name for event in events] == ["target scale", "target location", "target mean"]
