@@ -1,9 +1,10 @@
 r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
 
 1. **Start**: how often each class occurs, where the intercept starts; in a regression unit and middle of the targets.
-2. **Scale**: the magnitude of each number, from votes for powers of four: of users matched in secret, or, where these
-   are too few, of each user. Numbers that cannot be measured at this budget are dropped.
-3. **Location**: where each number lies, by votes too, then a mean around there; and 4. its **second moment**.
+2. **Scale**: sign and size of each number, from votes for powers of four. Numbers that cannot be measured at this
+   budget are dropped.
+3. **Location**: where each number of one sign lies and how wide it is, from ever closer looks at its rows; then a mean
+   around there; and 4. its **second moment**.
 5. **Rates**: how often each boolean is true.
 6. **Norms** of the users' gradients at the start, and 7. a **pilot**: their mean. They tell how strongly numbers and
    booleans speak, hence how gradients are weighted and clipped, and how strong a ridge is.

@@ -82,6 +82,7 @@ def private_places(
     places = Places(sizes.mean, spread, sizes.found)
     if not later_mu:
         return places, norm, (counts.event,)
+    assert d, "without numbers there is no later look"
     may_be_narrow = np.flatnonzero(sizes.found & sizes.has_one_sign & ~sizes.spreads)
     look = _Look(numbers, later_mu / math.sqrt(d), noise)
     places, events = _look_closer(look, sizes, places, may_be_narrow, most_mu**2 - first_mu**2)

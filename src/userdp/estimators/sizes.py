@@ -75,7 +75,7 @@ class Sizes:
 
 
 def signed_sizes(users: Users) -> FloatArray:
-    """Root mean square of each user's values, with the sign of their mean; NaN for a null user."""
+    """Root mean square of each user's values, with the sign of their mean; NaN if null or if squares overflow."""
     with np.errstate(all="ignore"):
         squares = replace(users, rows=users.rows.astype(np.float64) ** 2, targets=None)
         return np.copysign(np.sqrt(squares.means()), users.means())

@@ -172,7 +172,7 @@ def _row_counts(users: Users, bins_of: Callable[[Users], FloatArray], bins: IntA
     parts = np.repeat(_VOTE // users.items_per_user, users.items_per_user)
     is_inside = (votes >= bins[0]) & (votes <= bins[-1])
     place = np.where(is_inside, votes - bins[0], n_bins).astype(np.int64) + (n_bins + 1) * np.arange(d)
-    # Sums of whole numbers below 2^53, so exact in floating point.
+    # Sums of whole numbers below 2^53, so exact in floating point: `fit` refuses more than 2^32 users.
     found = np.bincount(place.ravel(), weights=np.repeat(parts, d), minlength=(n_bins + 1) * d)
     return found.astype(np.int64).reshape(d, n_bins + 1)[:, :n_bins]
 

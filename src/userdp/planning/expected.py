@@ -1,6 +1,6 @@
 r"""What the default fit of a classifier is expected to lose, from public numbers alone.
 
-The model: n users of m rows, all independent; d numbers of spread 1, uncorrelated; log odds linear in them with
+The model: n users of m rows, all independent; d numbers around zero, of spread 1, uncorrelated; log odds linear in them with
 coefficients of norm r = 1. A user's gradient at the start then has length about sqrt(k/(4 m) + (h r)^2), k = d + 1, h
 the mean of p (1 - p), and all that ``fit`` chooses follows. Averaged gradient descent is a linear filter: of every
 coefficient it keeps a known share, and of every round's noise, so that
@@ -53,7 +53,8 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     if not split.scale:
         return _CONSTANT_LOSES + base_rate
     k = n_features + 1
-    stages = ("base_rate", "scale", "location", "centre", "second_moment", "radius", "length")
+    # Numbers around zero need no later look.
+    stages = ("base_rate", "scale", "centre", "second_moment", "radius", "length")
     left = math.sqrt(split.mu**2 - sum(getattr(split, stage) ** 2 for stage in stages))
     ratio = clip_ratio(split.effective_users, k)
     typical = math.sqrt(k / (4 * items_per_user) + _CURVATURE**2)

@@ -4,7 +4,8 @@ Every stage is Gaussian and costs a share of mu^2, mu being the GDP parameter of
 function of the effective number of users N = n mu and of how many numbers a stage has to find: d numbers are found
 within about sqrt(d)/N of their unit, so a stage gets more of the budget where N is small, between public limits, and is
 left out where it would only add noise. The start (base rate, or unit and middle of the targets) is paid first, for
-without it a model is worse than none; the other stages share what it leaves, and the descent keeps a tenth or more.
+without it a model is worse than none; the other stages share what it leaves, and the descent keeps a quarter of that or
+more.
 
 The constants come from trials on four real tables (flights, retail, jester, chem97) and on some of those of
 ``benchmarks/holdout``; they are public and none depends on data.
