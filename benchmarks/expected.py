@@ -13,7 +13,7 @@ from benchmarks.measure import write_result
 from userdp.planning.expected import expected_excess_loss
 from userdp.privacy import Budget
 
-SEEDS, TEST_ROWS, DELTA = 6, 200_000, 1e-6
+SEEDS, TEST_ROWS, DELTA = 16, 200_000, 1e-6
 # Users, rows of each, features, epsilon.
 SETTINGS = (
     (300, 20, 5, 1.0),
