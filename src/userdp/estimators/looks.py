@@ -38,7 +38,9 @@ from userdp.privacy.accounting import GaussianEvent
 # From this probability on a column may be all in one bin, which is narrower than this: in sizes at the second look, in
 # bins at a zoom.
 _SHARES_A_BIN, _NARROW_OF_SIZE, _NARROW_OF_BIN = 0.25, 0.15, 0.35
-_ZOOM, MOST_LOOKS = 16, 7
+# A column of at most so many bins fits into a zoom, which goes deepest where it surely shared a bin.
+_FITS_IN = 8.0
+_ZOOM, _SURELY, MOST_LOOKS = 16, 0.9, 9
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,9 @@ class _Look:
 class _Seen:
     """What a later look says of its columns: where they lie, how far from there they may lie, how wide they are.
 
-    ``widest`` is a spread that leaves no doubt, ``bin`` how fine the look was; ``in_one_bin`` tells which columns may
-    be narrower than it can tell. ``favourite`` is the probability that they have a favourite value instead, and
-    ``away`` how far from it others are supposed to lie.
+    ``widest`` is a spread that leaves no doubt, ``bin`` how fine the look was, and ``narrow`` the probability that they
+    are narrower than it can tell; ``favourite`` that they have a favourite value instead, and ``away`` how far from it
+    others are supposed to lie.
     """
 
     centre: FloatArray
@@ -119,7 +121,12 @@ class _Seen:
     bin: FloatArray
     away: FloatArray
     favourite: FloatArray
-    in_one_bin: BoolArray
+    narrow: FloatArray
+
+    @property
+    def in_one_bin(self) -> BoolArray:
+        """Which columns may be narrower than the look can tell."""
+        return self.narrow > _SHARES_A_BIN
 
     def only(self, chosen: BoolArray) -> "_Seen":
         """Leave out the other columns."""
@@ -144,7 +151,8 @@ def _look_closer(
         centre[asked], spread[asked] = seen.centre, seen.spread
         asked, seen = asked[seen.in_one_bin], seen.only(seen.in_one_bin)
     else:
-        found[asked] = False  # narrower than anybody can tell: a constant
+        assert seen is not None
+        found[asked] = seen.narrow < 0.5  # else narrower than anybody can tell: a constant
     return Places(centre, spread, found), tuple(events)
 
 
@@ -165,14 +173,15 @@ def _second(look: _Look, sizes: Sizes, asked: IntArray, name: str) -> tuple[_See
         width,
         AWAY * sizes.size[asked],
         favourite / (favourite + narrow + 1e-300),
-        narrow > _SHARES_A_BIN,
+        narrow,
     )
     return seen, counts.event
 
 
 def _zoom(look: _Look, seen: _Seen, asked: IntArray, name: str) -> tuple[_Seen, GaussianEvent]:
     """Look into the bins that all rows of a column share."""
-    width = np.clip(np.minimum(seen.spread, seen.bin / 2) / 4, seen.bin / _ZOOM, 0.4 * seen.bin)
+    careful = np.clip(np.minimum(seen.spread, seen.bin / 2) / 4, seen.bin / _ZOOM, 0.4 * seen.bin)
+    width = np.where(seen.narrow > _SURELY, seen.bin / _ZOOM, careful)
     counts, shapes = look(asked, seen.centre, width, name), zoom_shapes()
     off = shapes.mean * (width / seen.doubt)[:, None]
     too_wide = np.maximum(np.log2(shapes.spread * (width / seen.widest)[:, None]), 0.0)
@@ -183,19 +192,22 @@ def _zoom(look: _Look, seen: _Seen, asked: IntArray, name: str) -> tuple[_Seen, 
     mean, doubt, spread = shapes.moments(weights)
     others, favourite = weights @ shapes.others, weights @ (shapes.others > 0)
     narrow = weights @ ((shapes.others == 0) & (shapes.spread <= _NARROW_OF_BIN))
-    # A favourite value says nothing of where the others are.
-    spread = np.where(favourite > 0.5, np.sqrt(others) * seen.away, width * spread)
+    # A favourite value says nothing of where the others are; and a column that does not fit in tells nothing new.
+    fits_in = weights @ ((shapes.others == 0) & (shapes.spread <= _FITS_IN)) > 0.5
+    spread = np.where(fits_in, width * spread, seen.spread)
+    spread = np.where(favourite > 0.5, np.sqrt(others) * seen.away, spread)
+    centre = np.where(fits_in | (favourite > 0.5), seen.centre + width * mean, seen.centre)
     widest = width * np.sqrt(weights @ shapes.spread**2)
     return (
         _Seen(
-            seen.centre + width * mean,
+            centre,
             width * np.maximum(doubt, 0.3),
             spread,
             widest,
             width,
             seen.away,
             favourite,
-            narrow > _SHARES_A_BIN,
+            narrow,
         ),
         counts.event,
     )

@@ -1,9 +1,9 @@
 r"""What the default fit of a classifier is expected to lose, from public numbers alone.
 
 The model: n users of m rows, all independent; d numbers around zero, of spread 1, uncorrelated; log odds linear in them
-with coefficients of norm r = 1. A user's gradient at the start then has length about sqrt(k/(4 m) + (h r)^2), k = d + 1,
-h the mean of p (1 - p), and all that ``fit`` chooses follows. Averaged gradient descent is a linear filter: of every
-coefficient it keeps a known share, and of every round's noise, so that
+with coefficients of norm r = 1. A user's gradient at the start then has length about sqrt(k/(4 m) + (h r)^2) for
+k = d + 1 and h the mean of p (1 - p), and all that ``fit`` chooses follows. Averaged gradient descent is a linear
+filter: of every coefficient it keeps a known share, and of every round's noise, so that
 
     excess loss = (h/2) (k noise^2 + (1 - share)^2 r^2 + (length error)^2 r^2) + k/(2 n m),
 
