@@ -83,7 +83,7 @@ def shares(
     --------
     >>> split = shares(2_000, 20, Budget(1.0, 1e-6), is_regression=False)
     >>> round(split.effective_users), round((split.scale / split.mu) ** 2, 2)
-    (473, 0.03)
+    (473, 0.02)
     """
     mu = mu_beside((), budget.epsilon, budget.delta)
     N = n_users * mu_from_budget(budget.epsilon, budget.delta)
