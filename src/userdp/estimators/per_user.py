@@ -44,13 +44,16 @@ def per_user(function: Callable[..., FloatArray], users: AnyUsers, *arguments: A
     """Return ``function(users, *arguments)``, one row for each user and a function of that user alone."""
     if isinstance(users, Users):
         return function(users, *arguments)
-    stored = users
     return StreamedVectors(
-        stored.n_users,
-        lambda: (
-            function(some, *arguments) for part in range(len(stored.parts)) for some in pieces(stored, part)
-        ),
+        users.n_users, lambda: (function(some, *arguments) for some in users_in_parts(users))
     )
+
+
+def users_in_parts(users: AnyUsers) -> Iterator[Users]:
+    """Return the users part by part; those in memory are one part."""
+    if isinstance(users, Users):
+        return iter((users,))
+    return (some for part in range(len(users.parts)) for some in pieces(users, part))
 
 
 def mapped(function: Callable[..., Any], *vectors: Vectors) -> Vectors:
@@ -71,10 +74,7 @@ def in_parts(vectors: Vectors) -> Iterator[FloatArray]:
 
 def sum_over_parts(function: Callable[[Users], IntArray], users: AnyUsers) -> IntArray:
     """Add up ``function`` of users, part by part."""
-    if isinstance(users, Users):
-        return function(users)
-    parts = (some for part in range(len(users.parts)) for some in pieces(users, part))
-    return reduce(np.add, map(function, parts))
+    return reduce(np.add, map(function, users_in_parts(users)))
 
 
 def total(function: Callable[[FloatArray], IntArray], vectors: Vectors) -> IntArray:

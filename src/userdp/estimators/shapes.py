@@ -55,10 +55,10 @@ def fit(shares: FloatArray, noise_std: float, expected: FloatArray) -> FloatArra
     base = noise_std**2 + _MISFIT**2
     variance = base + expected * (1 - expected) / (_DRAWS + 1)
     constant = 0.5 * (expected**2 / variance + np.log(variance / base)).sum(axis=1)
-    fit: FloatArray = (
+    found: FloatArray = (
         shares**2 @ (0.5 / base - 0.5 / variance).T + shares @ (expected / variance).T - constant
     )
-    return fit
+    return found
 
 
 def posterior(score: FloatArray) -> FloatArray:

@@ -1,6 +1,6 @@
 r"""Private votes on a line: every user names one place, and public bells are fitted to the noisy counts.
 
-Where the targets lie, what a unit of a feature is, how large a gradient is: each is found this way. A vote bounds what
+Where the targets lie, what a unit of them is, how large a gradient is: each is found this way. A vote bounds what
 a user can do whatever their values are, so nobody has to know a range beforehand. Proofs: ``docs/proofs/stages.md``.
 """
 
@@ -41,8 +41,6 @@ class Places:
         Posterior probability of lying within one bin of it, or within one width where users scatter more widely.
     variance : array of shape (columns,)
         Posterior mean square distance from it.
-    width : array of shape (columns,)
-        How widely users scatter, in bins.
     support, evidence : array of shape (columns,)
         About which share of the users is there; log odds of its being anywhere against counts that are mere noise.
     """
@@ -50,7 +48,6 @@ class Places:
     place: FloatArray
     certainty: FloatArray
     variance: FloatArray
-    width: FloatArray
     support: FloatArray
     evidence: FloatArray
 
@@ -93,7 +90,7 @@ class NoisyCounts:
             place: FloatArray = near @ places / certainty
             variance: FloatArray = (posterior * (places - place[:, None]) ** 2).sum(axis=1)
             support = bells.matched[columns, best] / (n * bells.energy)
-            new = Places(place, certainty, variance, np.full(len(score), width), support, evidence)
+            new = Places(place, certainty, variance, support, evidence)
             found = new if found is None else found.where(found.evidence >= new.evidence, new)
         assert found is not None
         return found
@@ -136,12 +133,7 @@ def private_counts(votes: Vectors, bins: IntArray, mu: float, name: str, noise: 
     **Guarantee**: the event's (``docs/proofs/stages.md``).
     """
     counts = total(lambda some: _counts(some, bins), votes)
-    sensitivity = math.sqrt(2 * len(counts)) * COUNT_RESOLUTION * (1 + 1e-12)
-    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
-    draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
-    return NoisyCounts(
-        bins, counts + draws / COUNT_RESOLUTION, event.scale / COUNT_RESOLUTION, votes.shape[0], event
-    )
+    return _noisy(COUNT_RESOLUTION * counts, COUNT_RESOLUTION, bins, votes.shape[0], mu, name, noise)
 
 
 def private_row_counts(
@@ -158,31 +150,34 @@ def private_row_counts(
 
     **Guarantee**: the event's (``docs/proofs/stages.md``): d columns move by at most sqrt(2 d) votes in L2.
     """
-    counts = sum_over_parts(partial(_row_counts, bins_of=bins_of, bins=bins), users)
-    sensitivity = math.sqrt(2 * len(counts)) * _VOTE * (1 + 1e-12)
-    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), counts.size)
-    draws = noise.discrete_gaussian(event.scale, counts.size).reshape(counts.shape)
-    return NoisyCounts(bins, (counts + draws) / _VOTE, event.scale / _VOTE, users.n_users, event)
+    parts = sum_over_parts(partial(_row_counts, bins_of=bins_of, bins=bins), users)
+    return _noisy(parts, _VOTE, bins, users.n_users, mu, name, noise)
+
+
+def _noisy(
+    parts: IntArray, vote: int, bins: IntArray, n_users: int, mu: float, name: str, noise: NoiseSource
+) -> NoisyCounts:
+    """Add noise to histograms, one row per column, in which a user has one vote a column, of ``vote`` parts."""
+    sensitivity = math.sqrt(2 * len(parts)) * vote * (1 + 1e-12)
+    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), parts.size)
+    draws = noise.discrete_gaussian(event.scale, parts.size).reshape(parts.shape)
+    return NoisyCounts(bins, (parts + draws) / vote, event.scale / vote, n_users, event)
 
 
 def _row_counts(users: Users, bins_of: Callable[[Users], FloatArray], bins: IntArray) -> IntArray:
     """Add up what rows count for, whole numbers: a user's add up to no more than a vote."""
-    votes = bins_of(users)
-    n_bins, d = len(bins), votes.shape[1]
-    parts = np.repeat(_VOTE // users.items_per_user, users.items_per_user)
-    is_inside = (votes >= bins[0]) & (votes <= bins[-1])
-    place = np.where(is_inside, votes - bins[0], n_bins).astype(np.int64) + (n_bins + 1) * np.arange(d)
-    # Sums of whole numbers below 2^53, so exact in floating point: `fit` refuses more than 2^32 users.
-    found = np.bincount(place.ravel(), weights=np.repeat(parts, d), minlength=(n_bins + 1) * d)
-    return found.astype(np.int64).reshape(d, n_bins + 1)[:, :n_bins]
+    return _counts(bins_of(users), bins, np.repeat(_VOTE // users.items_per_user, users.items_per_user))
 
 
-def _counts(votes: FloatArray | IntArray, bins: IntArray) -> IntArray:
-    """Count the rows of each column that are in each bin, one integer after the other."""
+def _counts(votes: FloatArray | IntArray, bins: IntArray, parts: IntArray | None = None) -> IntArray:
+    """Count the rows of each column that are in each bin, one integer after the other; each as so many parts."""
     n_bins, d = len(bins), votes.shape[1]
     # What is in no bin, NaN too, is counted behind the last one and left out.
     place = np.where((votes >= bins[0]) & (votes <= bins[-1]), votes - bins[0], n_bins).astype(np.int64)
-    found = np.bincount((place + (n_bins + 1) * np.arange(d)).ravel(), minlength=(n_bins + 1) * d)
+    place = (place + (n_bins + 1) * np.arange(d)).ravel()
+    # Sums of whole numbers below 2^53, so exact in floating point: `fit` refuses more than 2^32 users.
+    weights = None if parts is None else np.repeat(parts, d)
+    found = np.bincount(place, weights, minlength=(n_bins + 1) * d).astype(np.int64)
     return found.reshape(d, n_bins + 1)[:, :n_bins]
 
 

@@ -16,7 +16,7 @@ Where one class is rare, its users' gradients are large and clipping takes most 
 table with fewer of them, whose slopes are right and whose intercept is too low. The clip is wider for it, and a mean
 residual at the end tells the rest.
 
-The constants come from trials on four real tables (flights, retail, jester, chem97) and on some of those of
+The constants come from trials on four real tables (flights, retail, jester, chem97) and on those of
 ``benchmarks/holdout``; what others would do is in ``benchmarks/results/sensitivity.md``.
 """
 

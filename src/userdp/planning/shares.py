@@ -7,7 +7,7 @@ left out where it would only add noise. The start (base rate, or unit and middle
 without it a model is worse than none; the other stages share what it leaves, and the descent keeps a quarter of that or
 more.
 
-The constants come from trials on four real tables (flights, retail, jester, chem97) and on some of those of
+The constants come from trials on four real tables (flights, retail, jester, chem97) and on those of
 ``benchmarks/holdout``; they are public and none depends on data.
 """
 
@@ -106,7 +106,7 @@ def shares(
         """Noise of a stage, in what its answer is good for: votes as a share of the users, means in units."""
         return size / (N * math.sqrt(part)) if part else 0.0
 
-    # Beyond these a stage only adds noise. Numbers whose unit or place is unknown are left out altogether.
+    # Beyond these a stage only adds noise. Numbers whose size is unknown are left out altogether.
     if error(start["target_mean"], 3.0) > 0.5:
         start["target_mean"] = 0.0
     left = 1 - sum(start.values())
