@@ -18,6 +18,7 @@ from userdp.estimators.rows import Columns, null_by_value
 from userdp.estimators.targets import Target
 from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD
+from userdp.planning.calibration import TIMES_ASKED
 from userdp.privacy.accounting import SMOOTHING_WIDTH, GaussianEvent
 from userdp.privacy.budget import Budget
 from userdp.problems import Logistic, Multinomial, Squared
@@ -74,15 +75,18 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
     expected |= {"feature scales": (one_vote * math.sqrt(d), 83 * d)}
     expected |= {"look 2": (2**10 * one_vote, 51)}  # of the column that is far from zero
     expected |= {"centre": (ball_units(d), d), "second moments": (ball_units(d), d)}
-    expected |= {"gradient norms": (one_vote, 21), "slopes": (ball_units(2), 2)}
-    expected |= {"pilot gradient": (ball_units(k), k)}
-    expected |= {"clipped mean": (ball_units(k) * math.sqrt(rounds), rounds * k)}
+    q = {"multinomial": 4, "logistic": 2}.get(name, 1)  # intercepts, and a classifier's length
+    expected |= {"gradient norms": (one_vote, 21)}
+    parts = [*expected.items(), *[("calibration", (ball_units(q), q))] * TIMES_ASKED]
+    parts += [("pilot gradient", (ball_units(k), k))]
+    parts += [("clipped mean", (ball_units(k) * math.sqrt(rounds), rounds * k))]
 
     spent, asked = fitted.privacy.spent, list(noise.asked)
-    asked.insert(-2, asked.pop())  # slopes are paid for ahead and drawn at the end
-    assert [spend.name for spend in spent] == list(expected)
-    assert [size for _, size in asked] == [size for _, size in expected.values()]
-    for spend, (scale, _), (sensitivity, _) in zip(spent, asked, expected.values(), strict=True):
+    ahead = len(asked) - 2 - TIMES_ASKED  # calibration is paid for ahead and drawn at the end
+    asked = asked[:ahead] + asked[-TIMES_ASKED:] + asked[ahead:-TIMES_ASKED]
+    assert [spend.name for spend in spent] == [name for name, _ in parts]
+    assert [size for _, size in asked] == [size for _, (_, size) in parts]
+    for spend, (scale, _), (_, (sensitivity, _)) in zip(spent, asked, parts, strict=True):
         assert spend.mu == pytest.approx(sensitivity / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
     assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in spent)))
     assert fitted.privacy.certified
@@ -94,22 +98,6 @@ def rare_class(n=1_500, seed=0):
     X = rng.normal(size=(2 * n, FEATURES))
     y = (np.repeat(rng.normal(size=n), 2) + 0.3 * X[:, 0] > 1.45).astype(float)
     return Users(X, np.arange(0, 2 * n + 1, 2), y)
-
-
-def test_a_residual_is_drawn_last_and_paid_for_ahead():
-    noise = Recording(0)
-    fitted = fitting.fit(rare_class(), TASKS["logistic"], Budget(3.0, 1e-6), Options(rounds=5), noise)
-    spent = fitted.privacy.spent
-    assert [spend.name for spend in spent][-4:] == [
-        "slopes",
-        "mean residual",
-        "pilot gradient",
-        "clipped mean",
-    ]
-    scale, size = noise.asked[-1]
-    assert size == 1
-    assert spent[-3].mu == pytest.approx(ball_units(1) / math.sqrt(scale**2 - SMOOTHING_WIDTH**2), rel=1e-9)
-    assert fitted.privacy.mu == pytest.approx(math.sqrt(sum(spend.mu**2 for spend in spent)))
 
 
 def test_a_rare_class_is_predicted_as_often_as_it_occurs():

@@ -65,14 +65,15 @@ def test_a_pilot_moves_by_the_event_s_sensitivity(silent_noise):
     assert 0.9 < max(moves) <= 1 + 1e-9
 
 
-def test_slopes_move_by_the_event_s_sensitivity(silent_noise):
-    found = [
-        gradients.private_slopes(oracle, THETA, -THETA, 0.01, 1.0, silent_noise) for oracle in neighbours()
-    ]
-    n, lattice = 30, Lattice.fine_enough(0.02 * np.linalg.norm(THETA), 30, 2)
-    moves = distances([one.value * n / lattice.step for one in found], found[0].event.sensitivity)
-    assert 0.5 < max(moves) <= 1 + 1e-9
-    assert found[0].event == gradients.slopes_event(n, 1.0)
+@pytest.mark.parametrize("directions", [np.eye(D)[-1:], np.eye(D)[1:], np.array([[0.6, 0.0, 0.8]])])
+def test_slopes_move_by_the_event_s_sensitivity(directions, silent_noise):
+    sums, radius, q = [], 0.01, len(directions)
+    for oracle in neighbours():
+        found = gradients.private_slopes(oracle, THETA, directions, radius, 1.0, silent_noise)
+        sums.append(found.value * oracle.n_users / Lattice.fine_enough(radius, oracle.n_users, q).step)
+    event = gradients.slopes_event(30, 1.0, q)
+    assert found.event == event
+    assert 0.9 < max(distances(sums, event.sensitivity)) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("typical", [0.05, 0.7, 3.0])
@@ -96,11 +97,10 @@ def test_without_evidence_norms_are_the_expected_ones():
 
 
 def test_slopes_are_those_of_the_loss(silent_noise):
-    users = crowd(200)
-    oracle, end = oracle_of(users), THETA + np.array([1.0, 0.0, 2.0])
-    found = gradients.private_slopes(oracle, THETA, end, 100.0, 1e6, silent_noise)
-    means = [np.nanmean(oracle.evaluate(theta), axis=0) @ (end - THETA) for theta in (THETA, end)]
-    assert found.value == pytest.approx(means, rel=0.01)
+    oracle, directions = oracle_of(crowd(200)), np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 1.0]])
+    found = gradients.private_slopes(oracle, THETA, directions, 100.0, 1e6, silent_noise)
+    means = np.nanmean(oracle.evaluate(THETA), axis=0)
+    assert found.value == pytest.approx(directions @ means, rel=0.01, abs=1e-3)
 
 
 def test_weighted_coordinates_are_those_of_scaled_features():
@@ -129,26 +129,10 @@ def test_shards_answer_as_one_machine_does():
 @pytest.mark.parametrize("d", [1, 3, 17, 200])
 def test_norms_and_slopes_are_bit_for_bit_functions_of_their_user(d):
     rng = np.random.default_rng(d)
-    vectors, way = rng.lognormal(0, 5, size=(40, d)), rng.normal(size=d)
+    vectors, ways = rng.lognormal(0, 5, size=(40, d)), rng.normal(size=(2, d))
     parts = np.array([rng.random(d) < 0.5, np.ones(d, dtype=bool)])
-    for question, argument in ((gradients._part_norms, parts), (gradients._slopes, way)):
+    for question, argument in ((gradients._part_norms, parts), (gradients._slopes, ways)):
         together = question(vectors, argument)
         for j in range(len(vectors)):
             assert question(vectors[j : j + 1], argument)[0].tobytes() == together[j].tobytes()
             assert question(vectors[: j + 1], argument)[j].tobytes() == together[j].tobytes()
-
-
-def test_a_residual_moves_by_the_event_s_sensitivity(silent_noise):
-    sums = []
-    for oracle in neighbours():
-        found = gradients.private_residual(oracle, THETA, D - 1, 1.0, silent_noise)
-        sums.append(found.value * oracle.n_users / Lattice.fine_enough(1.0, oracle.n_users, 1).step)
-    event = gradients.residual_event(30, 1.0)
-    assert found.event == event
-    assert 0.999 < max(distances(sums, event.sensitivity)) <= 1
-
-
-def test_a_residual_is_the_mean_of_one_coordinate(silent_noise):
-    oracle = LocalEngine().oracle(Squared(), ragged([[0.5, 1.0]], [[0.1, 1.0]], targets=[[0.25], [0.5]]))
-    found = gradients.private_residual(oracle, np.array([1.0, 0.1]), 1, 1.0, silent_noise)
-    assert found.value == pytest.approx([(0.35 - 0.3) / 2], abs=1e-3)

@@ -8,14 +8,10 @@ import pytest
 from userdp.planning.descent import (
     Group,
     aim,
-    best_length,
     clip_ratio,
     descent,
     expected_groups,
-    intercept_shift,
-    length_error,
     pilot_share,
-    residual_share,
     seen,
     share_kept,
 )
@@ -36,26 +32,6 @@ def test_the_clip_is_wider_where_one_class_is_rare():
     balanced, rare = clip_ratio(300, 10), clip_ratio(300, 10, -math.log(16))
     assert rare == pytest.approx(4 * balanced) == clip_ratio(300, 10, math.log(16))
     assert clip_ratio(300, 10, 1e9) < 100
-
-
-def test_a_residual_is_bought_where_a_class_is_rare_and_users_are_many():
-    assert residual_share(1_000, 0.5) == residual_share(100, -3.0) == 0
-    shares = [residual_share(n, -3.0) for n in (200, 500, 1_000, 10**5)]
-    assert shares == sorted(shares, reverse=True)
-    assert 0.005 == shares[-1] < shares[0] == 0.08
-
-
-def test_an_intercept_is_moved_by_what_the_residual_tells():
-    log_odds = math.log(0.1 / 0.9)
-    assert intercept_shift(0.0, 0.01, log_odds) == pytest.approx(0.0, abs=0.05)
-    # Clipping left a rate of 3% where 10% is right.
-    assert intercept_shift(0.03 - 0.1, 1e-4, log_odds) == pytest.approx(
-        1.2 * (log_odds - math.log(0.03 / 0.97)), rel=0.02
-    )
-    # The other way round it is the same, mirrored; mere noise moves little, and nothing overflows.
-    assert intercept_shift(0.07, 0.01, -log_odds) == pytest.approx(-intercept_shift(-0.07, 0.01, log_odds))
-    assert abs(intercept_shift(-0.07, 0.2, log_odds)) < 0.3
-    assert math.isfinite(intercept_shift(-1.0, 1e-9, -7.0))
 
 
 def test_time_does_not_depend_on_the_unit_of_the_target():
@@ -158,25 +134,3 @@ def test_a_pilot_gets_more_where_it_sees_less():
     shares = [pilot_share(groups, noise, H) for noise in (1e-4, 0.01, 0.02, 1.0)]
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0.02, 0.15)
-
-
-def test_the_best_length_is_where_the_slope_is_zero():
-    assert best_length(np.array([-1.0, 0.25]), 1e-6, 0.1) == pytest.approx(0.8)
-    assert best_length(np.array([-1.0, -0.1]), 1e-6, 0.1) == pytest.approx(1 / 0.9)
-
-
-def test_slopes_of_noise_change_nothing():
-    assert best_length(np.array([5.0, -3.0]), 1e3, 0.1) == pytest.approx(1, abs=1e-3)
-    assert 0 <= best_length(np.array([5.0, 6.0]), 1e-9, 0.1) <= 1
-    assert best_length(np.zeros(2), 1e-102, 0.0) == 1
-    assert best_length(np.array([-1.0, 1e-300]), 1e300, 1e-300) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("noise_std", [0.001, 0.02, 0.3])
-def test_the_error_of_a_length_is_what_noisy_slopes_make(noise_std):
-    rng = np.random.default_rng(0)
-    slopes = np.array([-0.2, 0.0]) + rng.normal(0, noise_std, size=(20_000, 2))
-    errors = [best_length(pair, noise_std, 0.1) - 1 for pair in slopes]
-    assert np.std(errors) < 0.05
-    if noise_std < 0.01:
-        assert np.std(errors) == pytest.approx(length_error(noise_std, 0.2), rel=0.3)

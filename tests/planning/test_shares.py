@@ -7,7 +7,7 @@ import pytest
 from userdp.planning.shares import shares
 from userdp.privacy.budget import Budget
 
-FEATURES = ("scale", "location", "centre", "second_moment", "radius", "length")
+FEATURES = ("scale", "location", "centre", "second_moment", "radius")
 STAGES = {
     False: ("base_rate", *FEATURES),
     True: ("target_scale", "target_location", "target_mean", *FEATURES),

@@ -159,7 +159,7 @@ def _regression(budget: Budget, n_users: int) -> Target:
 
 
 def _rare_class(budget: Budget, n_users: int) -> Target:
-    """Attack ``userdp.LogisticRegression``: one user is of a rare class, which costs a mean residual, or is not."""
+    """Attack ``userdp.LogisticRegression``: one user is of a rare class, which moves the intercept, or is not."""
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=n_users), rng.random(n_users) < 0.08])
     rows[0] = [4.0, 1.0]

@@ -8,30 +8,22 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.engines.interface import Oracle
-from userdp.estimators.gradients import (
-    private_gradient,
-    private_norms,
-    private_residual,
-    private_slopes,
-    residual_event,
-    slopes_event,
-)
+from userdp.estimators.calibration import Numbers, calibrate
+from userdp.estimators.gradients import private_gradient, private_norms, slopes_event
 from userdp.estimators.rows import Columns
 from userdp.means.clipped import ClippedMean
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.optimizers.rounds import Progress
+from userdp.planning.calibration import TIMES_ASKED, calibration_share
 from userdp.planning.descent import (
     AVERAGED_SHARE,
     Group,
     aim,
-    best_length,
     clip_ratio,
     descent,
     expected_groups,
-    intercept_shift,
     pilot_share,
-    residual_share,
     seen,
     share_kept,
 )
@@ -63,8 +55,8 @@ class Problem:
         Typical curvature along the predictor, and squared norm of the coefficients to expect.
     start_variance : float
         How far from its answer the last coordinate, an intercept, starts in any case; 0 if that is like the others.
-    log_odds : float
-        Of two classes at the start, where the last coordinate is an intercept; else 0.
+    numbers : Numbers
+        What is calibrated at the end.
     """
 
     oracle: Oracle
@@ -73,8 +65,8 @@ class Problem:
     importance: FloatArray
     curvature: float
     signal: float
+    numbers: Numbers
     start_variance: float = 0.0
-    log_odds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -121,23 +113,24 @@ def descend(
     walk: Walk,
     noise: NoiseSource,
 ) -> Found:
-    """Look at norms and at a pilot gradient; choose weights, radius, time and ridges; descend; correct where it led."""
+    """Look at norms and at a pilot gradient; choose weights, radius, time and ridges; descend; calibrate."""
     oracle, parts, h = problem.oracle, problem.parts, problem.curvature
     n, k = oracle.n_users, oracle.dimension
     if not parts.any():  # every column was dropped, and there is no intercept
         statement = PrivacyStatement.certify(budget, events, n_users=n, seeded=noise.seeded)
         return Found(problem.start, np.zeros(k), statement, 0)
-    norms, event = private_norms(oracle.weighted(np.ones(k)), problem.start, parts, split.radius, noise)
+    plain = oracle.weighted(np.ones(k))
+    norms, event = private_norms(plain, problem.start, parts, split.radius, noise)
     events = (*events, event)
-    if split.length:
-        events = (*events, slopes_event(n, split.length))
     importances = [problem.importance[part] for part in parts]
-    ratio = clip_ratio(split.effective_users, sum(float(one.sum()) for one in importances), problem.log_odds)
+    n_coefficients = sum(float(one.sum()) for one in importances)
+    ratio = clip_ratio(split.effective_users, n_coefficients, problem.numbers.log_odds)
     kept = share_kept(ratio)
-    share = 0.0 if walk.coefficient_bound else residual_share(split.effective_users, problem.log_odds)
-    residual_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share)
-    if residual_mu:
-        events = (*events, residual_event(n, residual_mu))
+    share = calibration_share(split.effective_users, problem.numbers.count)
+    calibration_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share)
+    if calibration_mu:
+        each = slopes_event(n, calibration_mu / math.sqrt(TIMES_ASKED), problem.numbers.count)
+        events = (*events, *[each] * TIMES_ASKED)
     least = np.append(np.zeros(k - 1), problem.start_variance)
     expected = expected_groups(importances, list(norms), problem.signal)
     groups = tuple(replace(group, least=least[part]) for group, part in zip(expected, parts, strict=True))
@@ -169,19 +162,21 @@ def descend(
     # The pilot is as good as some rounds, all at the start.
     first = start - chosen.head_start * steps * (pilot.gradient * weights)
     solution = optimizer.run(ridged, mean, noise, first, walk.progress)
-    way, length = solution.point - start, 1.0
-    if split.length:
-        slopes = private_slopes(weighted, start, start + way, aimed.norm, split.length, noise)
-        squares = float(((way * weights) ** 2).sum())
-        length = best_length(slopes.value, slopes.noise_std, 0.3 * h * kept * squares)
-        if walk.coefficient_bound:
-            length = min(length, 1.0)  # between two points of the ball
-    point = (start + length * way) * weights
-    if residual_mu:
-        residual = private_residual(oracle, point, k - 1, residual_mu, noise)
-        point[-1] += intercept_shift(float(residual.value[0]), residual.noise_std, problem.log_odds)
-    noise_std = length * spread(chosen.noise_std, parts, 0.0)
-    return Found(point, noise_std, solution.privacy, chosen.rounds)
+    point = calibrate(
+        problem.numbers,
+        plain,
+        problem.start,
+        solution.point * weights,
+        effective_users=split.effective_users,
+        ratio=ratio,
+        typical=math.hypot(*norms) / math.sqrt(np.count_nonzero(parts)),
+        curvature=h,
+        mu=calibration_mu,
+        noise=noise,
+    )
+    if walk.coefficient_bound:
+        point *= min(1.0, walk.coefficient_bound / max(float(np.linalg.norm(point / weights)), 1e-100))
+    return Found(point, spread(chosen.noise_std, parts, 0.0), solution.privacy, chosen.rounds)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ r"""What happens inside ``fit``: private scales, a private start, then clipped d
 6. **Norms** of the users' gradients at the start, and 7. a **pilot**: their mean. They tell how strongly numbers and
    booleans speak, hence how gradients are weighted and clipped, and how strong a ridge is.
 8. **Descent**: full-batch gradient descent on the users' clipped mean gradients, for whatever budget the stages left.
-9. **Length**: from the slope of the loss at both ends of the way, by what to multiply it; and, where one of two classes
-   is rare, 10. a mean **residual**, by what to shift the intercept.
+9. **Calibration**: how long the coefficients ought to be, and where the intercept, by the slopes of the loss there.
 
 Every stage's cost is an event; the statement is that of their composition (``docs/proofs/stages.md``).
 """
@@ -23,6 +22,7 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, capped, changed
 from userdp.engines.interface import Engine, LocalEngine
+from userdp.estimators.calibration import Numbers
 from userdp.estimators.descending import Found, Problem, Walk, coordinates_of, descend
 from userdp.estimators.per_user import per_user
 from userdp.estimators.rows import BOUND, Columns, Scaling, null_by_value, targets_as_rows, user_rates
@@ -166,8 +166,14 @@ def _fit(
         *coordinates_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
         curvature,
         task.signal,
+        Numbers(
+            np.tile(np.arange(scaled.n_features) == users.n_features, _n_parameters(task, 1)),
+            is_classification=task.n_classes > 0,
+            log_odds=float(start[-1])
+            if isinstance(task.loss, Logistic)
+            else 0.0,  # 0 too without an intercept
+        ),
         TARGET_MIDDLE if task.n_classes == 0 and options.fit_intercept else 0.0,
-        float(start[-1]) if isinstance(task.loss, Logistic) else 0.0,  # 0 too without an intercept
     )
     walk = Walk(options.rounds, options.ridge, options.coefficient_bound, options.progress)
     found = descend(problem, split, budget, events, walk, noise)

@@ -1,10 +1,8 @@
 r"""What an estimator learns from the users' gradients besides descending, each stage private by itself.
 
-How large gradients are, part by part; one mean gradient ahead of the descent; and how steep the loss is at both ends
-of the way that the descent took. Proofs: ``docs/proofs/stages.md``.
+How large gradients are, part by part; one mean gradient ahead of the descent; and how steep the loss is where it led,
+along some directions. Proofs: ``docs/proofs/stages.md``.
 """
-
-import math
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 
 # Norms lie between these halves of a power of two, in units of the root of their dimension.
 _NORM_BINS = np.arange(-16, 5)
-RESIDUAL = "mean residual"
+CALIBRATION = "calibration"
 
 
 def private_norms(
@@ -73,52 +71,24 @@ def _clipped_sum(vectors: FloatArray, centre: FloatArray, lattice: Lattice) -> I
     return total
 
 
-def private_residual(
-    oracle: Oracle, theta: FloatArray, coordinate: int, mu: float, noise: NoiseSource
-) -> BallMean:
-    """Mean over users of one coordinate of their gradients, which lies within 1: an intercept's, a mean residual.
-
-    **Guarantee**: the event's, which is :func:`residual_event`'s.
-    """
-    values = np.concatenate(oracle.ask(theta, _coordinate, coordinate))
-    return private_mean_in_ball(values[:, None], np.zeros(1), 1.0, mu, RESIDUAL, noise)
-
-
-def _coordinate(vectors: FloatArray, coordinate: int) -> FloatArray:
-    return vectors[:, coordinate]
-
-
-def residual_event(n_users: int, mu: float) -> GaussianEvent:
-    """Return what :func:`private_residual` will cost."""
-    return _event_in_unit_ball(RESIDUAL, n_users, mu, 1)
-
-
-def _event_in_unit_ball(name: str, n_users: int, mu: float, dimension: int) -> GaussianEvent:
-    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, dimension).radius_units
-    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), dimension)
-
-
-def slopes_event(n_users: int, mu: float) -> GaussianEvent:
+def slopes_event(n_users: int, mu: float, n_directions: int) -> GaussianEvent:
     """Return what :func:`private_slopes` will cost, which does not depend on its radius."""
-    return _event_in_unit_ball("slopes", n_users, mu, 2)
+    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, n_directions).radius_units
+    return GaussianEvent(CALIBRATION, sensitivity, gaussian_scale(sensitivity, mu), n_directions)
 
 
 def private_slopes(
-    oracle: Oracle, start: FloatArray, end: FloatArray, norm: float, mu: float, noise: NoiseSource
+    oracle: Oracle, theta: FloatArray, directions: FloatArray, radius: float, mu: float, noise: NoiseSource
 ) -> BallMean:
-    """Mean slope of the users' losses along the way from ``start`` to ``end``, at both.
-
-    A user's two slopes are clipped together at what gradients of the typical ``norm`` can have.
+    """Mean slopes of the users' losses at one point along some directions; a user's slopes are clipped together.
 
     **Guarantee**: the event's, which is :func:`slopes_event`'s.
     """
-    way = end - start
-    slopes = np.stack([np.concatenate(oracle.ask(theta, _slopes, way)) for theta in (start, end)], axis=1)
-    radius = max(norm * math.sqrt(float(way @ way)), 1e-100)
-    return private_mean_in_ball(slopes, np.zeros(2), radius, mu, "slopes", noise)
+    slopes = np.concatenate(oracle.ask(theta, _slopes, directions))
+    return private_mean_in_ball(slopes, np.zeros(len(directions)), radius, mu, CALIBRATION, noise)
 
 
-def _slopes(vectors: FloatArray, way: FloatArray) -> FloatArray:
-    """Return each vector's product with a way, bit for bit a function of that vector."""
-    found: FloatArray = (vectors * way).sum(axis=1)
-    return found
+@np.errstate(all="ignore")  # an infinite gradient times 0 is NaN, and its user null
+def _slopes(vectors: FloatArray, directions: FloatArray) -> FloatArray:
+    """Return each vector's products with directions, bit for bit a function of that vector."""
+    return np.stack([(vectors * direction).sum(axis=1) for direction in directions], axis=1)

@@ -13,8 +13,8 @@ tau^2, better known once a pilot gradient was released; tau_i^2 in proportion to
   of its own.
 
 Where one class is rare, its users' gradients are large and clipping takes most from them: the fit is then that of a
-table with fewer of them, whose slopes are right and whose intercept is too low. The clip is wider for it, and a mean
-residual at the end tells the rest.
+table with fewer of them, whose slopes are right and whose intercept is too low. The clip is wider for it, and
+:mod:`userdp.planning.calibration` tells the rest.
 
 The constants come from trials on four real tables (flights, retail, jester, chem97) and on those of
 ``benchmarks/holdout``; what others would do is in ``benchmarks/results/sensitivity.md``.
@@ -44,15 +44,6 @@ NORM_SPREAD = 1.5
 _PILOT_SHARES, _PILOT_SEES = (0.02, 0.15), 0.6
 # As a first step it may reach this far, as a share of the way that one coefficient by itself has to go.
 _PILOT_REACH = 0.5
-# How far from 1 the best length of the answer lies, one standard deviation.
-_LENGTH_SPREAD = 0.1
-# From so many effective users on, and for a class so rare (in log odds), a mean residual is bought: for noise of a
-# fortieth, within these shares of what is left.
-_RESIDUAL_USERS, _RARE, _RESIDUAL_NEEDS, _RESIDUAL_SHARES = 200, 0.7, 80, (0.005, 0.08)
-# How far clipping moves the log odds, one standard deviation, as a share of their own distance from zero: hardly, where
-# users' rows are of both classes, or much. An intercept has to move further than the log odds of the mean, since
-# predictions scatter.
-_SHIFT_SPREADS, _SHIFT_FACTOR = (0.05, 0.5), 1.2
 
 
 @dataclass(frozen=True)
@@ -240,48 +231,3 @@ def descent(
             for noise, c, r in zip(noises, curvatures, ridges, strict=True)
         ),
     )
-
-
-def best_length(slopes: FloatArray, noise_std: float, least_curvature: float) -> float:
-    """Return by what to multiply a step along which the loss has these noisy slopes, at its start and at its end.
-
-    Clipped gradients lead to a point that is somewhat too far or too near; where the slopes are mostly noise, 1.
-    """
-    curvature = max(float(slopes[1] - slopes[0]), least_curvature)
-    if curvature <= 0:
-        return 1.0
-    length = min(max(float(-slopes[0]) / curvature, 0.0), 1.5)
-    return 1 + (length - 1) * _trust(noise_std / curvature)
-
-
-def length_error(noise_std: float, curvature: float) -> float:
-    """Return the standard deviation of :func:`best_length` for slopes of this noise."""
-    relative = noise_std / curvature
-    return math.sqrt(2) * relative * _trust(relative)
-
-
-def _trust(relative_noise: float) -> float:
-    """How much a length is believed whose slopes have this noise, over the curvature."""
-    return _LENGTH_SPREAD**2 / (_LENGTH_SPREAD**2 + 2 * min(relative_noise, 1e9) ** 2)
-
-
-def residual_share(effective_users: float, log_odds: float) -> float:
-    """Share of what is left that a mean residual gets: none where it would say little, or the classes are balanced."""
-    if effective_users < _RESIDUAL_USERS or abs(log_odds) < _RARE:
-        return 0.0
-    low, high = _RESIDUAL_SHARES
-    return min(max((_RESIDUAL_NEEDS / effective_users) ** 2, low), high)
-
-
-def intercept_shift(residual: float, noise_std: float, log_odds: float) -> float:
-    """Return what to add to an intercept whose predictions exceed the labels by a noisy ``residual`` on average.
-
-    The posterior mean for predictions around the base rate, which has these ``log_odds``; a shift is as likely to be a
-    small one as a large one.
-    """
-    shifts = np.linspace(-8.0, 8.0, 641)
-    expected = 1 / (1 + np.exp(-(log_odds + shifts))) - 1 / (1 + math.exp(-log_odds))
-    spreads = abs(log_odds) * np.array(_SHIFT_SPREADS)[:, None]
-    score = -0.5 * ((shifts / spreads) ** 2 + ((residual - expected) / noise_std) ** 2) - np.log(spreads)
-    weights = np.exp(score - score.max()).sum(axis=0)
-    return -_SHIFT_FACTOR * float(weights @ shifts / weights.sum())

@@ -5,10 +5,11 @@ with coefficients of norm r = 1. A user's gradient at the start then has length 
 k = d + 1 and h the mean of p (1 - p), and all that ``fit`` chooses follows. Averaged gradient descent is a linear
 filter: of every coefficient it keeps a known share, and of every round's noise, so that
 
-    excess loss = (h/2) (k noise^2 + (1 - share)^2 r^2 + (length error)^2 r^2) + k/(2 n m),
+    excess loss = (h/2) (k noise^2 + (1 - length)^2 r^2 + (length error)^2) + k/(2 n m),
 
-the last part being what a fit without privacy loses. Where the budget does not suffice to find the features' units the
-model is a base rate. Real tables are correlated, heterogeneous and heavy-tailed, and lose more.
+the last part being what a fit without privacy loses, and the length what calibration makes of that share. Where the
+budget does not suffice to find the features' units the model is a base rate. Real tables are correlated, heterogeneous
+and heavy-tailed, and lose more.
 """
 
 import math
@@ -16,6 +17,12 @@ import math
 import numpy as np
 
 from userdp.errors import InvalidInputError
+from userdp.planning.calibration import (
+    calibration_radius,
+    calibration_share,
+    expected_length,
+    length_trust,
+)
 from userdp.planning.descent import (
     AVERAGED_SHARE,
     Descent,
@@ -23,7 +30,6 @@ from userdp.planning.descent import (
     aim,
     clip_ratio,
     descent,
-    length_error,
     pilot_share,
     share_kept,
 )
@@ -54,10 +60,12 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
         return _CONSTANT_LOSES + base_rate
     k = n_features + 1
     # Numbers around zero need no later look.
-    stages = ("base_rate", "scale", "centre", "second_moment", "radius", "length")
+    stages = ("base_rate", "scale", "centre", "second_moment", "radius")
     left = math.sqrt(split.mu**2 - sum(getattr(split, stage) ** 2 for stage in stages))
     ratio = clip_ratio(split.effective_users, k)
     typical = math.sqrt(k / (4 * items_per_user) + _CURVATURE**2)
+    asked = calibration_share(split.effective_users, 2)
+    length_mu, left = left * math.sqrt(asked), left * math.sqrt(1 - asked)
     assumed, really = share_kept(ratio), min(1.0, ratio)
     groups = (Group(np.ones(k), typical, 1 / k),)
     first = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
@@ -66,9 +74,15 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     aimed = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
     chosen = descent(groups, aimed, curvature=_START_CURVATURE, kept=assumed)
     share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * float(chosen.ridges[0][0]))
-    private = _CURVATURE / 2 * (k * spread**2 + (1 - share) ** 2)
-    if split.length:
-        private += _CURVATURE / 2 * length_error(2 * typical / (n_users * split.length), _CURVATURE) ** 2
+    before, trust, error = expected_length(ratio), 0.0, 0.0
+    if length_mu:
+        radius = calibration_radius(
+            split.effective_users, typical / math.sqrt(k), 2, is_classification=True, log_odds=0.0
+        )
+        error = 2 * radius / (n_users * length_mu * _START_CURVATURE)
+        trust = length_trust(share, error)
+    length = before * share + trust * (1 - before * share)
+    private = _CURVATURE / 2 * (k * (spread * length / share) ** 2 + (1 - length) ** 2 + (trust * error) ** 2)
     return min(private, _CONSTANT_LOSES + base_rate + private / 2) + k / (2 * n_users * items_per_user)
 
 

@@ -46,8 +46,6 @@ class Shares:
         How often each boolean is true.
     radius : float
         The typical norms of a user's gradient.
-    length : float
-        How long the step from the start to the answer ought to be.
     """
 
     mu: float
@@ -63,7 +61,6 @@ class Shares:
     second_moment: float
     rates: float
     radius: float
-    length: float
 
 
 def shares(
@@ -117,7 +114,6 @@ def shares(
         "second_moment": left * share(0.01, 8 * root_d, 0.04) if numbers else 0.0,
         "rates": left * share(0.003, 6 * math.sqrt(n_booleans), 0.03) if n_booleans else 0.0,
         "radius": left * share(0.002, 25, 0.08),
-        "length": left * 0.01 if N >= 100 else 0.0,
     }
     if error(features["scale"], votes) > 0.45:
         features |= dict.fromkeys(("scale", "location", "centre", "second_moment", "rates"), 0.0)
