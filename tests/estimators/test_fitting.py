@@ -347,3 +347,16 @@ def test_a_descent_begins_where_released_numbers_say(monkeypatch):
         fitting.fit(users, TASKS["least squares"], Budget(3.0, 1e-6), Options(), SeededNoise(0))
     assert np.any(starts[0] != 0)
     assert starts[0].tolist() == starts[1].tolist() == starts[2].tolist()
+
+
+def test_a_dropped_column_stays_where_it_starts(monkeypatch):
+    """Or the noise in its coordinate would count as a part of the coefficients' length."""
+    t, found = table(), []
+    scale = np.append(np.inf, np.ones(FEATURES - 1))
+    columns = Columns(np.zeros(FEATURES), scale, np.ones(FEATURES))
+    monkeypatch.setattr(fitting, "standardize", lambda *_, **__: (columns, ()))
+    descend = fitting.descend
+    monkeypatch.setattr(fitting, "descend", lambda *args: found.append(descend(*args)) or found[-1])
+    fitting.fit(users_of(t), TASKS["logistic"], Budget(3.0, 1e-6), Options(), SeededNoise(0))
+    assert found[0].point[0] == 0
+    assert np.all(found[0].point[1:] != 0)
