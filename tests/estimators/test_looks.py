@@ -12,6 +12,7 @@ from tests.estimators.tables import WILD, crowd, moved, ragged, replaced
 from userdp.data.users import Users
 from userdp.estimators import looks, votes
 from userdp.estimators.looks import private_places
+from userdp.estimators.shapes import BINS_OF_SIZE, LATER_BINS, ZERO_BIN, fit, posterior, second_shapes
 from userdp.estimators.sizes import FIRST_BINS, signed_powers, signed_sizes
 from userdp.estimators.standardizing import standardize
 from userdp.mechanisms.noise import SeededNoise
@@ -151,6 +152,16 @@ def test_columns_are_found_far_from_zero(offset):
     assert [event.mu for event in events[1:]] == pytest.approx([0.1 / 2] * (len(events) - 1))
     _, _, near = places_of(users.take(np.arange(2_000)), later=0.0)
     assert len(near) == 1
+
+
+@pytest.mark.parametrize("larger", np.linspace(-1.5, 1.5, 13))
+def test_a_narrow_column_is_one_wherever_the_first_look_left_it(larger):
+    """A size is a guess between two powers of four: a column may be nearly three times as large, or as small."""
+    shapes, place = second_shapes(), round(BINS_OF_SIZE * 2**larger + ZERO_BIN)
+    seen = (LATER_BINS == place).astype(float)[None]
+    weights = posterior(fit(seen, 0.03, shapes.expected) + shapes.log_prior)
+    assert weights @ (shapes.spread <= 0.15 * BINS_OF_SIZE) > 0.9
+    assert weights @ shapes.mean == pytest.approx(place, abs=0.5)
 
 
 @pytest.mark.parametrize("within", [0.0, 0.1])

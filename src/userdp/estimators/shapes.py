@@ -71,7 +71,7 @@ def posterior(score: FloatArray) -> FloatArray:
 # Laws of a column of positive numbers whose root mean square is about 1, with their prior probabilities: its mean over
 # that, by how many powers of two it is larger, the share of zeros; and logarithms' standard deviations.
 _MEANS = {
-    0.9998: 0.12,
+    0.99995: 0.12,
     0.995: 0.15,
     0.98: 0.13,
     0.95: 0.12,
@@ -82,7 +82,7 @@ _MEANS = {
     0.35: 0.05,
     0.0: 0.05,
 }
-_LARGER = tuple(0.025 * i for i in range(-48, 49))
+_LARGER = tuple(0.025 * i for i in range(-64, 65))
 _ZEROS = {0.0: 0.7, 0.25: 0.1, 0.5: 0.1, 0.75: 0.1}
 _LOG_SPREADS, _LOG_NORMAL = (0.4, 0.8, 1.3), 0.1
 # Columns with one favourite value: how often it is another, anywhere up to twice as large; how far that is, in sizes.
