@@ -36,14 +36,25 @@ class Numbers:
         """How many numbers there are."""
         return int(self.intercepts.sum()) + self.is_classification
 
-    def directions(self, way: FloatArray) -> FloatArray:
-        """Return a row for each number: where it leads; a length leads along the ``way`` apart from intercepts."""
-        rows = np.eye(len(way))[self.intercepts]
+    def directions(
+        self, way: FloatArray, gradient: FloatArray, curvature: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return a row for each number, where it leads, and by how much of each the ``way`` went.
+
+        A length leads along the way apart from intercepts. Where features are correlated the loss is steeper there than
+        its ``curvature`` along the predictor says: the ``gradient`` at the start tells by how much, if the way ends
+        about where it should, and the direction is the shorter for it, so that all have the same curvature.
+        """
+        places = np.flatnonzero(self.intercepts)
+        rows = np.zeros((len(places), len(way)))
+        rows[np.arange(len(places)), places] = 1.0
         if not self.is_classification:
-            return rows
+            return rows, way[places]
         slopes = np.where(self.intercepts, 0.0, way)
-        size = float(np.sqrt(slopes @ slopes))
-        return np.vstack([slopes / size if size else slopes, rows])
+        squares = max(float(slopes @ slopes), 1e-100)
+        steepness = max(-float(gradient @ slopes) / (squares * curvature), 1.0)
+        size = float(np.sqrt(squares * steepness))
+        return np.vstack([slopes / size, rows]), np.append(size, way[places])
 
 
 def calibrate(
@@ -51,6 +62,7 @@ def calibrate(
     oracle: Oracle,
     start: FloatArray,
     point: FloatArray,
+    gradient: FloatArray,
     *,
     effective_users: float,
     ratio: float,
@@ -58,25 +70,25 @@ def calibrate(
     curvature: float,
     mu: float,
     noise: NoiseSource,
-) -> FloatArray:
-    """Return the point with its length and intercepts as they are believed to be best.
+) -> tuple[FloatArray, float]:
+    """Return the point with length and intercepts as they are believed to be best; and its length over the one before.
 
     Parameters
     ----------
     start, point : array of shape (k,)
         Where the descent began, and where it led.
+    gradient : array of shape (k,)
+        The mean gradient at the start, up to noise.
     ratio : float
         Where it clipped gradients, over their typical norm.
     typical : float
         Size of a typical gradient by coordinate.
     mu : float
-        Of all times that users are asked; 0 if they are not.
+        Of each time that users are asked; 0 if they are not.
 
     **Guarantee**: that of TIMES_ASKED events :func:`~userdp.estimators.gradients.slopes_event`.
     """
-    way = point - start
-    directions = numbers.directions(way)
-    along = directions @ way
+    directions, along = numbers.directions(point - start, gradient, curvature)
     size = float(along[0]) if numbers.is_classification else None
     rest = point - along @ directions
     belief = Belief.before(size, along[int(numbers.is_classification) :], ratio, numbers.is_classification)
@@ -85,7 +97,7 @@ def calibrate(
     )
     for _ in range(TIMES_ASKED if mu else 0):
         there = rest + belief.point @ directions
-        found = private_slopes(oracle, there, directions, radius, mu / TIMES_ASKED**0.5, noise)
+        found = private_slopes(oracle, there, directions, radius, mu, noise)
         belief = belief.after(belief.point - found.value / curvature, found.noise_std / curvature)
-    answer: FloatArray = rest + belief.point @ directions
-    return answer
+    length = float(belief.point[0]) / size if size else 1.0
+    return rest + belief.point @ directions, length

@@ -127,9 +127,9 @@ def descend(
     ratio = clip_ratio(split.effective_users, n_coefficients, problem.numbers.log_odds)
     kept = share_kept(ratio)
     share = calibration_share(split.effective_users, problem.numbers.count)
-    calibration_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share)
+    calibration_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share / TIMES_ASKED)
     if calibration_mu:
-        each = slopes_event(n, calibration_mu / math.sqrt(TIMES_ASKED), problem.numbers.count)
+        each = slopes_event(n, calibration_mu, problem.numbers.count)
         events = (*events, *[each] * TIMES_ASKED)
     least = np.append(np.zeros(k - 1), problem.start_variance)
     expected = expected_groups(importances, list(norms), problem.signal)
@@ -162,11 +162,12 @@ def descend(
     # The pilot is as good as some rounds, all at the start.
     first = start - chosen.head_start * steps * (pilot.gradient * weights)
     solution = optimizer.run(ridged, mean, noise, first, walk.progress)
-    point = calibrate(
+    point, length = calibrate(
         problem.numbers,
         plain,
         problem.start,
         solution.point * weights,
+        pilot.gradient / kept,
         effective_users=split.effective_users,
         ratio=ratio,
         typical=math.hypot(*norms) / math.sqrt(np.count_nonzero(parts)),
@@ -176,7 +177,7 @@ def descend(
     )
     if walk.coefficient_bound:
         point *= min(1.0, walk.coefficient_bound / max(float(np.linalg.norm(point / weights)), 1e-100))
-    return Found(point, spread(chosen.noise_std, parts, 0.0), solution.privacy, chosen.rounds)
+    return Found(point, abs(length) * spread(chosen.noise_std, parts, 0.0), solution.privacy, chosen.rounds)
 
 
 @dataclass(frozen=True)

@@ -90,5 +90,6 @@ def private_slopes(
 
 @np.errstate(all="ignore")  # an infinite gradient times 0 is NaN, and its user null
 def _slopes(vectors: FloatArray, directions: FloatArray) -> FloatArray:
-    """Return each vector's products with directions, bit for bit a function of that vector."""
-    return np.stack([(vectors * direction).sum(axis=1) for direction in directions], axis=1)
+    """Return each vector's products with directions, bit for bit a function of that vector: row after row in memory."""
+    rows = np.ascontiguousarray(vectors)
+    return np.stack([(rows * direction).sum(axis=1) for direction in directions], axis=1)
