@@ -15,7 +15,7 @@ from userdp.planning.calibration import TIMES_ASKED, Belief, calibration_radius
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Adjustable:
     """What is calibrated: the intercepts, and of a classifier the length of all other coefficients.
 
     Attributes
@@ -58,7 +58,7 @@ class Numbers:
 
 
 def calibrate(
-    numbers: Numbers,
+    adjustable: Adjustable,
     oracle: Oracle,
     start: FloatArray,
     point: FloatArray,
@@ -88,12 +88,14 @@ def calibrate(
 
     **Guarantee**: that of TIMES_ASKED events :func:`~userdp.estimators.gradients.slopes_event`.
     """
-    directions, along = numbers.directions(point - start, gradient, curvature)
-    size = float(along[0]) if numbers.is_classification else None
+    directions, along = adjustable.directions(point - start, gradient, curvature)
+    size = float(along[0]) if adjustable.is_classification else None
     rest = point - along @ directions
-    belief = Belief.before(size, along[int(numbers.is_classification) :], ratio, numbers.is_classification)
+    belief = Belief.before(
+        size, along[int(adjustable.is_classification) :], ratio, adjustable.is_classification
+    )
     radius = calibration_radius(
-        effective_users, typical, numbers.count, numbers.is_classification, numbers.log_odds
+        effective_users, typical, adjustable.count, adjustable.is_classification, adjustable.log_odds
     )
     for _ in range(TIMES_ASKED if mu else 0):
         there = rest + belief.point @ directions

@@ -8,7 +8,7 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.engines.interface import Oracle
-from userdp.estimators.calibration import Numbers, calibrate
+from userdp.estimators.calibration import Adjustable, calibrate
 from userdp.estimators.gradients import private_gradient, private_norms, slopes_event
 from userdp.estimators.rows import Columns
 from userdp.means.clipped import ClippedMean
@@ -55,7 +55,7 @@ class Problem:
         Typical curvature along the predictor, and squared norm of the coefficients to expect.
     start_variance : float
         How far from its answer the last coordinate, an intercept, starts in any case; 0 if that is like the others.
-    numbers : Numbers
+    adjustable : Adjustable
         What is calibrated at the end.
     """
 
@@ -65,7 +65,7 @@ class Problem:
     importance: FloatArray
     curvature: float
     signal: float
-    numbers: Numbers
+    adjustable: Adjustable
     start_variance: float = 0.0
 
 
@@ -124,12 +124,12 @@ def descend(
     events = (*events, event)
     importances = [problem.importance[part] for part in parts]
     n_coefficients = sum(float(one.sum()) for one in importances)
-    ratio = clip_ratio(split.effective_users, n_coefficients, problem.numbers.log_odds)
+    ratio = clip_ratio(split.effective_users, n_coefficients, problem.adjustable.log_odds)
     kept = share_kept(ratio)
-    share = calibration_share(split.effective_users, problem.numbers.count)
+    share = calibration_share(split.effective_users, problem.adjustable.count)
     calibration_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share / TIMES_ASKED)
     if calibration_mu:
-        each = slopes_event(n, calibration_mu, problem.numbers.count)
+        each = slopes_event(n, calibration_mu, problem.adjustable.count)
         events = (*events, *[each] * TIMES_ASKED)
     least = np.append(np.zeros(k - 1), problem.start_variance)
     expected = expected_groups(importances, list(norms), problem.signal)
@@ -163,7 +163,7 @@ def descend(
     first = start - chosen.head_start * steps * (pilot.gradient * weights)
     solution = optimizer.run(ridged, mean, noise, first, walk.progress)
     point, length = calibrate(
-        problem.numbers,
+        problem.adjustable,
         plain,
         problem.start,
         solution.point * weights,

@@ -1,7 +1,7 @@
 r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
 
 1. **Start**: how often each class occurs, where the intercept starts; in a regression unit and middle of the targets.
-2. **Scale**: sign and size of each number, from votes for powers of four. Numbers that cannot be measured at this
+2. **Scale**: sign and size of each number, from votes for powers of four. Adjustable that cannot be measured at this
    budget are dropped.
 3. **Location**: where each number of one sign lies and how wide it is, from ever closer looks at its rows; then a mean
    around there; and 4. its **second moment**.
@@ -22,7 +22,7 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, capped, changed
 from userdp.engines.interface import Engine, LocalEngine
-from userdp.estimators.calibration import Numbers
+from userdp.estimators.calibration import Adjustable
 from userdp.estimators.descending import Found, Problem, Walk, coordinates_of, descend
 from userdp.estimators.per_user import per_user
 from userdp.estimators.rows import BOUND, Columns, Scaling, null_by_value, targets_as_rows, user_rates
@@ -166,7 +166,7 @@ def _fit(
         *coordinates_of(columns, booleans, options.fit_intercept, _n_parameters(task, 1)),
         curvature,
         task.signal,
-        Numbers(
+        Adjustable(
             np.tile(np.arange(scaled.n_features) == users.n_features, _n_parameters(task, 1)),
             is_classification=task.n_classes > 0,
             log_odds=float(start[-1])
