@@ -283,3 +283,12 @@ def test_bad_settings(tmp_path):
     (tmp_path / "damaged" / "draw-00000.npz").write_bytes(b"")
     with pytest.raises(InvalidInputError, match="damaged"):
         Checkpoint(tmp_path / "damaged")
+
+
+def test_a_seed_goes_on_where_an_interrupted_run_stood(tmp_path):
+    """Or the draws after a restart would be the first ones of the seed once more."""
+    whole = SeededNoise(3)
+    expected = [whole.discrete_gaussian(10.0, 5).tolist() for _ in range(3)]
+    RecordedNoise(SeededNoise(3), tmp_path).discrete_gaussian(10.0, 5)
+    again = RecordedNoise(SeededNoise(3), tmp_path)
+    assert [again.discrete_gaussian(10.0, 5).tolist() for _ in range(3)] == expected

@@ -75,6 +75,8 @@ class RecordedNoise:
                         f"{self._folder} belongs to another run; give a new folder, which is a new release"
                     )
                 drawn: NDArray[Any] = record["drawn"]
+            if self._source.seeded:
+                draw()  # so that what comes after the earlier run's draws goes on in the seed's sequence
             return drawn
         drawn = draw()
         write_arrays(file, asked=np.array(question), drawn=drawn)
