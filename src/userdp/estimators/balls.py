@@ -50,13 +50,17 @@ def ball_mean(
 
     **Guarantee**: the event's, if every user adds an offset of norm at most ``radius`` on the lattice.
     """
-    d = len(centre)
-    lattice = Lattice.fine_enough(radius, n_users, d)
-    sensitivity = 2.0 * lattice.radius_units
-    event = GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), d)
-    noisy = clipped_sum(lattice) + noise.discrete_gaussian(event.scale, d)
+    lattice = Lattice.fine_enough(radius, n_users, len(centre))
+    event = ball_event(lattice, mu, name)
+    noisy = clipped_sum(lattice) + noise.discrete_gaussian(event.scale, len(centre))
     step = lattice.step / n_users
     return BallMean(centre + noisy * step, event.scale * step, event)
+
+
+def ball_event(lattice: Lattice, mu: float, name: str) -> GaussianEvent:
+    """Return what a mean inside a ball costs: in units of the lattice, so the same for every radius."""
+    sensitivity = 2.0 * lattice.radius_units
+    return GaussianEvent(name, sensitivity, gaussian_scale(sensitivity, mu), lattice.dimension)
 
 
 def weighted(guess: FloatArray, variance: FloatArray, found: BallMean) -> FloatArray:

@@ -1,7 +1,7 @@
 r"""What happens inside ``fit``: private scales, a private start, then clipped descent; one composition.
 
 1. **Start**: how often each class occurs, where the intercept starts; in a regression unit and middle of the targets.
-2. **Scale**: sign and size of each number, from votes for powers of four. Adjustable that cannot be measured at this
+2. **Scale**: sign and size of each number, from votes for powers of four. Numbers that cannot be measured at this
    budget are dropped.
 3. **Location**: where each number of one sign lies and how wide it is, from ever closer looks at its rows; then a mean
    around there; and 4. its **second moment**.
@@ -169,9 +169,7 @@ def _fit(
         Adjustable(
             np.tile(np.arange(scaled.n_features) == users.n_features, _n_parameters(task, 1)),
             is_classification=task.n_classes > 0,
-            log_odds=float(start[-1])
-            if isinstance(task.loss, Logistic)
-            else 0.0,  # 0 too without an intercept
+            log_odds=float(start[-1]) if isinstance(task.loss, Logistic) else 0.0,
         ),
         TARGET_MIDDLE if task.n_classes == 0 and options.fit_intercept else 0.0,
     )

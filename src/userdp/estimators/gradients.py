@@ -8,13 +8,13 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.engines.interface import Oracle
-from userdp.estimators.balls import BallMean, ball_mean, private_mean_in_ball
+from userdp.estimators.balls import BallMean, ball_event, ball_mean, private_mean_in_ball
 from userdp.estimators.votes import private_counts
 from userdp.means.clipped import clip_to_lattice_ball
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.planning.descent import NORM_SPREAD
-from userdp.privacy.accounting import GaussianEvent, gaussian_scale
+from userdp.privacy.accounting import GaussianEvent
 
 # Norms lie between these halves of a power of two, in units of the root of their dimension.
 _NORM_BINS = np.arange(-16, 5)
@@ -73,8 +73,7 @@ def _clipped_sum(vectors: FloatArray, centre: FloatArray, lattice: Lattice) -> I
 
 def slopes_event(n_users: int, mu: float, n_directions: int) -> GaussianEvent:
     """Return what :func:`private_slopes` will cost, which does not depend on its radius."""
-    sensitivity = 2.0 * Lattice.fine_enough(1.0, n_users, n_directions).radius_units
-    return GaussianEvent(CALIBRATION, sensitivity, gaussian_scale(sensitivity, mu), n_directions)
+    return ball_event(Lattice.fine_enough(1.0, n_users, n_directions), mu, CALIBRATION)
 
 
 def private_slopes(
