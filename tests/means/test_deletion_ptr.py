@@ -231,6 +231,8 @@ def test_refuses_what_would_take_too_long_with_its_cost():
         large = Budget(40.0, 1e-4)
     with pytest.raises(InvalidInputError, match="subsets of 60 users"):
         DeletionPTR(1.0).calibrate(100, 2, large)
+    with pytest.raises(InvalidInputError, match=r"take about 10\^105 subsets a round"):
+        DeletionPTR(1.0).calibrate(1_000, 16, Budget(1.0, 1e-6))
     with pytest.raises(TooFewUsersError, match=r"deletes up to 68; it takes at least 69 \(and about 2\^69"):
         DeletionPTR(1.0).calibrate(12, 2, Budget(1.0, 1e-6))
 

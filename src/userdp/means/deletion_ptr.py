@@ -9,6 +9,7 @@ super-polynomial, for tiny n (and large epsilon) only.
 **Guarantee**: (epsilon, delta)-DP for replacing one user; ``docs/proofs/deletion_ptr.md``.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from userdp.arrays import FloatArray
@@ -94,7 +95,7 @@ class DeletionPTR(ReleasesOnce):
         if test.subsets > self.max_subsets or n_users > MAX_USERS:
             raise InvalidInputError(
                 f"{n_users} users at epsilon = {budget.epsilon:g}, delta = {budget.delta:g} take "
-                f"{test.subsets:,} subsets a round; the limit is {self.max_subsets:,} subsets of {MAX_USERS} "
+                f"{_readable(test.subsets)} subsets a round; the limit is {self.max_subsets:,} subsets of {MAX_USERS} "
                 "users. Use ConcentratedMean instead"
             )
         lattice = Lattice.fine_enough(self.radius, n_users, dimension)
@@ -111,6 +112,10 @@ class DeletionPTR(ReleasesOnce):
         scale = gaussian_scale(sensitivity, mu * (1 - 1e-12), rounds)
         event = GaussianEvent("mean", sensitivity, scale, dimension, rounds)
         return CalibratedDeletionPTR(budget, lattice, test, (*beside, *tests), event)
+
+
+def _readable(count: int) -> str:
+    return f"{count:,}" if count < 10**12 else f"about 10^{math.floor(math.log10(count))}"
 
 
 @dataclass(frozen=True)
