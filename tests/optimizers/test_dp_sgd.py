@@ -1,6 +1,7 @@
 """Algorithm 3: right without noise, projected, averaged, halting, one compiled loop."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from scipy.optimize import lsq_linear, minimize
 from userdp.data import Users
 from userdp.engines.local import GradientOracle, local_oracle
 from userdp.errors import InvalidInputError, NotConcentratedError
-from userdp.means import ClippedMean, ConcentratedMean
+from userdp.means import AdaptiveClippedMean, ClippedMean, ConcentratedMean
 from userdp.means.friends import concentration_index, friend_counts
 from userdp.means.sensitivity import mean_sensitivity
 from userdp.mechanisms.noise import SeededNoise
@@ -204,8 +205,31 @@ def test_null_users_stay_out(silent_noise):
     assert solution.point == pytest.approx(X[4 * M :].mean(axis=0), abs=2e-3)
 
 
+@pytest.fixture
+def traces(monkeypatch):
+    """A list that grows whenever a step is traced, which is when a loop is compiled."""
+    seen, advance = [], loop._advance
+
+    def counting(*arguments):
+        seen.append(1)
+        return advance(*arguments)
+
+    monkeypatch.setattr(loop, "_advance", counting)
+    return seen
+
+
+def assert_the_first_alone_compiles(runs, traces):
+    first, *others = runs
+    first()
+    assert traces
+    traces.clear()
+    for other in others:
+        other()
+    assert not traces
+
+
 def test_all_rounds_run_in_one_compiled_loop():
-    """The oracle is traced, not called round by round; a second run on other data compiles nothing."""
+    """The oracle is traced, not called round by round."""
     _, _, users = data(targets=False)
     calls = []
     plain = local_oracle(SquaredDistance(), users)
@@ -218,29 +242,50 @@ def test_all_rounds_run_in_one_compiled_loop():
     oracle = GradientOracle(plain.data, counting, 0.0, N, D)
     DPSGD(1_000, 0.1).run(oracle, mean, SeededNoise(0))
     assert len(calls) <= 2
-    before = loop._loop._cache_size()
-    for seed in (1, 2):
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [
+        ConcentratedMean(9.125, gate="deferred"),
+        ConcentratedMean(9.125, calibration="paper"),
+        ClippedMean(9.125),
+        AdaptiveClippedMean(9.125, warmup=3),
+    ],
+    ids=["certified", "paper", "clipped", "adaptive"],
+)
+def test_other_data_and_an_equal_domain_compile_nothing(mean, traces):
+    def one(seed):
         _, _, users = data(seed, targets=False)
-        run(
-            SquaredDistance(),
-            users,
-            DPSGD(4, 0.1),
-            SeededNoise(seed),
-            mean=ConcentratedMean(9.0, gate="deferred"),
-        )
-    assert loop._loop._cache_size() == before + 1
+        optimizer = DPSGD(4, 0.1, L2Ball(0.875, [0.1, 0.2, 0.3]))
+        run(SquaredDistance(), users, optimizer, SeededNoise(seed), mean=mean)
+
+    assert_the_first_alone_compiles([partial(one, seed) for seed in (1, 2)], traces)
 
 
-def test_other_numbers_rounds_and_sizes_of_a_clipped_run_compile_nothing():
-    before = loop._loop._cache_size()
+def test_other_numbers_rounds_and_sizes_of_a_clipped_run_compile_nothing(traces):
     rng = np.random.default_rng(0)
-    for step, radius, ridge, rounds in ((0.1, 1.0, 0.0, 3), (0.3, 0.7, 0.5, 50)):
+
+    def one(step, radius, ridge, rounds):
         groups = rng.permutation(np.repeat(np.arange(N), rng.permutation(np.arange(N) % 5 + 1)))
         X = rng.normal(size=(len(groups), D))
         mean = ClippedMean(radius, centre=X[0]).calibrate(N, D, BUDGET, rounds)
         oracle = replace(local_oracle(SquaredDistance(), Users.from_rows(X, groups)), ridge=ridge)
         DPSGD(rounds, step).run(oracle, mean, SeededNoise(0))
-    assert loop._loop._cache_size() == before + 1
+
+    settings = (0.1, 1.0, 0.0, 3), (0.3, 0.7, 0.5, 50)
+    assert_the_first_alone_compiles([partial(one, *setting) for setting in settings], traces)
+
+
+def test_other_numbers_of_an_adaptive_run_compile_nothing(traces):
+    _, _, users = data(targets=False)
+
+    def one(radius, quantile, rate, rounds):
+        mean = AdaptiveClippedMean(radius, quantile=quantile, learning_rate=rate, warmup=2)
+        run(SquaredDistance(), users, DPSGD(rounds, 0.1), SeededNoise(0), mean=mean)
+
+    settings = (1.0, 0.5, 0.2, 5), (0.3, 0.75, 0.1, 60)
+    assert_the_first_alone_compiles([partial(one, *setting) for setting in settings], traces)
 
 
 def test_same_seed_same_answer():

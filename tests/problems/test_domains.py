@@ -181,6 +181,26 @@ def test_a_domain_can_be_a_static_argument(domain):
     np.testing.assert_allclose(project(domain, jnp.ones(D)), domain.project(jnp.ones(D)), atol=1e-6)
 
 
+def test_domains_compare_by_value():
+    def build(center=(0.0, 1.0)):
+        return [
+            problems.WholeSpace(),
+            problems.L2Ball(1.5),
+            problems.L2Ball(1.5, center),
+            problems.L1Ball(1.5),
+            problems.Simplex(1.5),
+            problems.Box(center, (2.0, 2.0)),
+            problems.AffineSubspace([[1.0, 0.0]], [0.5]),
+        ]
+
+    one, other = build(), build(np.array([0.0, 1.0]))
+    assert one == other
+    assert len({*one, *other}) == len(one)
+    assert build((0.0, 1.25))[2] != one[2]
+    assert problems.L2Ball(1.25) != one[1]
+    assert one[1] != "a ball"
+
+
 @settings(max_examples=60, deadline=None)
 @given(hnp.arrays(np.float64, 7, elements=st.floats(-1e6, 1e6)), st.floats(1e-2, 1e3))
 def test_simplex_and_l1_projections_at_every_scale(x, total):

@@ -41,6 +41,7 @@ from userdp.problems import (
     SampledGLM,
     SampledSmoothing,
 )
+from userdp.programs import compiled
 
 Objective: TypeAlias = cpu.Objective
 UserGradients: TypeAlias = Callable[[Any, Array, Array], Array]
@@ -73,7 +74,7 @@ class GradientOracle:
     def evaluate(self, theta: FloatArray) -> FloatArray:
         """Return the users' gradients at one point, outside a loop; private."""
         with jax.enable_x64(True):
-            gradients = jax.jit(self.user_gradients)(self.data, jnp.asarray(theta), jax.random.key(0))
+            gradients = evaluated(self.user_gradients, self.data, jnp.asarray(theta), jax.random.key(0))
             return np.asarray(gradients, dtype=np.float64)
 
     def ask(self, theta: FloatArray, question: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -87,6 +88,12 @@ class GradientOracle:
         """
         user_gradients = weighted(self.user_gradients)
         return replace(self, data=(self.data, weights), user_gradients=user_gradients)
+
+
+@compiled(0)
+def evaluated(user_gradients: UserGradients, data: Any, theta: Array, key: Array) -> Array:
+    """Return all users' gradients at one point."""
+    return user_gradients(data, theta, key)
 
 
 @lru_cache(maxsize=64)

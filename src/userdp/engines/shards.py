@@ -25,6 +25,7 @@ from userdp.engines.local import (
     Objective,
     UserGradients,
     check_targets,
+    evaluated,
     gradients_of,
     layout_for,
     n_parameters,
@@ -32,6 +33,7 @@ from userdp.engines.local import (
     without_ridge,
 )
 from userdp.engines.sources import Source, sources_of
+from userdp.programs import compiled
 
 Question: TypeAlias = Callable[..., Any]
 
@@ -116,7 +118,7 @@ class Shard:
         data: Any = block
         if weights is not None:
             gradients, data = weighted(gradients), (block, weights)
-        found: Array = _compiled(gradients, data, theta, key)
+        found = evaluated(gradients, data, theta, key)
         return found
 
     def _load(self) -> LaidOut:
@@ -257,10 +259,10 @@ def streamed_oracle(
     )
 
 
-_average = jax.jit(average)
+_average = compiled()(average)
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled(0)
 def _evaluate(question: Question, vectors: Array, *arguments: Any) -> Any:
     return question(vectors, *arguments)
 
@@ -268,12 +270,6 @@ def _evaluate(question: Question, vectors: Array, *arguments: Any) -> Any:
 def as_they_are(vectors: FloatArray) -> FloatArray:
     """Ask for the vectors themselves."""
     return vectors
-
-
-@partial(jax.jit, static_argnums=0)
-def _compiled(gradients: Any, data: Any, theta: Array, key: Array) -> Array:
-    found: Array = gradients(data, theta, key)
-    return found
 
 
 def _stacked(parts: Sequence[NDArray[Any]]) -> Array:

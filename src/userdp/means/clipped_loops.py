@@ -17,6 +17,7 @@ from userdp.means.adaptive_clipped import (
 )
 from userdp.means.clipped import CalibratedClippedMean, norm_bits, norm_limit
 from userdp.means.in_loop import Shards, check_shape, gaussian_rows, in_steps
+from userdp.means.lattice import Lattice
 from userdp.means.lattice_sums import ClippedSum, clip_to_ball
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.statement import PrivacyStatement
@@ -88,10 +89,59 @@ class ClippedLoop:
 
 
 @final
-@jax.tree_util.register_static
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class AdaptiveClippedRounds:
+    """What a compiled loop knows of an adaptive clipped mean; the radius, made of what was released, is carried."""
+
+    centre: Array | FloatArray
+    rounds: Array | int
+    quantile: Array | float
+    learning_rate: Array | float
+    warmup: int = field(metadata={"static": True})
+    shape: tuple[int, int] = field(metadata={"static": True})
+
+    def exact(self, vectors: Array) -> Array:
+        """Return the users' offsets from the centre: what is asked of them depends on the radius."""
+        check_shape(vectors, self.shape)
+        return vectors.astype(jnp.float64) - jnp.asarray(self.centre)
+
+    def answer(
+        self, state: tuple[Array, Array], exact: Array, draw: dict[str, Array]
+    ) -> tuple[tuple[Array, Array], Array]:
+        """Clip to the radius, add up, add noise; then count, and move the radius."""
+        (answered, radius), offsets = state, exact
+        radius = jax.lax.cond(answered == 0, lambda r: self._warm_up(r, offsets, draw), lambda r: r, radius)
+        lattice = Lattice.fine_enough(1.0, *self.shape)  # the same bits for every radius
+        step = radius / lattice.radius_units
+        clipped = clip_to_ball(offsets, step, norm_limit(lattice), norm_bits(lattice.dimension))
+        noisy = jnp.sum(clipped, axis=0) + draw["answer"]
+        moved = self._moved(radius, offsets, draw["count"])
+        radius = jnp.where(answered + 1 < self.rounds, moved, radius)
+        return (answered + 1, radius), jnp.asarray(self.centre) + noisy * (step / self.shape[0])
+
+    def _warm_up(self, radius: Array, offsets: Array, draw: dict[str, Array]) -> Array:
+        for k in range(self.warmup):
+            radius = self._moved(radius, offsets, draw["warmup"][k])
+        return radius
+
+    def _moved(self, radius: Array, offsets: Array, draw: Array) -> Array:
+        """Return the next radius, from the noisy count of the users within this one."""
+        n = self.shape[0]
+        relative = in_steps(offsets, radius)
+        present = jnp.isfinite(relative).all(axis=1)
+        within = present & (jnp.sum(relative**2, axis=1) <= 1)
+        of_a_null = jnp.rint(COUNT_RESOLUTION * self.quantile).astype(jnp.int64)
+        units = COUNT_RESOLUTION * jnp.sum(within) + of_a_null * (n - jnp.sum(present))
+        share = (units + draw) / (COUNT_RESOLUTION * n)
+        change = jnp.clip(-self.learning_rate * (share - self.quantile), -LARGEST_STEP, LARGEST_STEP)
+        return jnp.clip(radius * jnp.exp(change), *RADIUS_RANGE)
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class AdaptiveClippedLoop:
-    """Rounds of the adaptive clipped mean; the radius is carried, a function of what was released."""
+    """Rounds of the adaptive clipped mean."""
 
     mean: CalibratedAdaptiveClippedMean
 
@@ -106,9 +156,12 @@ class AdaptiveClippedLoop:
         return self.mean.n_users, self.mean.event.coordinates
 
     @property
-    def compiled(self) -> "AdaptiveClippedLoop":
-        """Return itself, all of it a part of the program."""
-        return self
+    def compiled(self) -> AdaptiveClippedRounds:
+        """Return its numbers as arguments of a compiled loop."""
+        mean, options = self.mean, self.mean.estimator
+        return AdaptiveClippedRounds(
+            mean.centre, self.rounds, options.quantile, mean.learning_rate, options.warmup, self.shape
+        )
 
     def draw(self, noise: NoiseSource) -> dict[str, IntArray]:
         """Draw the noise of all answers and counts; the counts before the first answer are all in its round."""
@@ -122,42 +175,6 @@ class AdaptiveClippedLoop:
     def initial_state(self) -> tuple[Array, Array]:
         """Return the number of answers, 0, and the initial radius."""
         return jnp.asarray(0), jnp.asarray(self.mean.estimator.radius, jnp.float64)
-
-    def exact(self, vectors: Array) -> Array:
-        """Return the users' offsets from the centre: what is asked of them depends on the radius."""
-        check_shape(vectors, self.shape)
-        return vectors.astype(jnp.float64) - self.mean.centre
-
-    def answer(
-        self, state: tuple[Array, Array], exact: Array, draw: dict[str, Array]
-    ) -> tuple[tuple[Array, Array], Array]:
-        """Clip to the radius, add up, add noise; then count, and move the radius."""
-        (answered, radius), offsets, mean = state, exact, self.mean
-        radius = jax.lax.cond(answered == 0, lambda r: self._warm_up(r, offsets, draw), lambda r: r, radius)
-        lattice = mean.lattice(mean.estimator.radius)  # of any radius: the same bits
-        step = radius / lattice.radius_units
-        clipped = clip_to_ball(offsets, step, norm_limit(lattice), norm_bits(lattice.dimension))
-        noisy = jnp.sum(clipped, axis=0) + draw["answer"]
-        moved = self._moved(radius, offsets, draw["count"])
-        radius = jnp.where(answered + 1 < self.rounds, moved, radius)
-        return (answered + 1, radius), jnp.asarray(mean.centre) + noisy * (step / mean.n_users)
-
-    def _warm_up(self, radius: Array, offsets: Array, draw: dict[str, Array]) -> Array:
-        for k in range(self.mean.estimator.warmup):
-            radius = self._moved(radius, offsets, draw["warmup"][k])
-        return radius
-
-    def _moved(self, radius: Array, offsets: Array, draw: Array) -> Array:
-        """Return the next radius, from the noisy count of the users within this one."""
-        options, n = self.mean.estimator, self.mean.n_users
-        relative = in_steps(offsets, radius)
-        present = jnp.isfinite(relative).all(axis=1)
-        within = present & (jnp.sum(relative**2, axis=1) <= 1)
-        nulls = n - jnp.sum(present)
-        units = COUNT_RESOLUTION * jnp.sum(within) + round(COUNT_RESOLUTION * options.quantile) * nulls
-        share = (units + draw) / (COUNT_RESOLUTION * n)
-        change = jnp.clip(-self.mean.learning_rate * (share - options.quantile), -LARGEST_STEP, LARGEST_STEP)
-        return jnp.clip(radius * jnp.exp(change), *RADIUS_RANGE)
 
     def close(self, state: tuple[Array, Array], noise: NoiseSource) -> tuple[bool, PrivacyStatement]:
         """State the guarantee; a clipped mean never halts."""

@@ -15,7 +15,6 @@ All answers that enter a count or the mean are exact integers, so the result is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +35,7 @@ from userdp.means.in_loop_friends import (
 )
 from userdp.means.lattice import Lattice
 from userdp.means.lattice_sums import round_to_lattice, weighted_total
+from userdp.programs import compiled
 
 # So many open users travel to the shards at a time, and so many are compared at a time there.
 _OPEN_AT_ONCE = 4096
@@ -216,7 +216,7 @@ def _counts(
     return counts
 
 
-@partial(jax.jit, static_argnums=(2, 3))
+@compiled(2, 3)
 def _settled_counts(distances: Array, present: Array, R: float, dimension: int) -> tuple[Array, Array]:
     return count_bounds(distances, present, R, rounding_slack(dimension))
 

@@ -15,7 +15,6 @@ No step of a convex, beta-smooth loss with eta_i <= 2/beta drives two runs apart
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -36,6 +35,7 @@ from userdp.privacy.gdp import mu_from_budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import L2Ball, Linear, LinearPredictorLoss, Loss, SquaredDistance
 from userdp.problems._checks import count, nonnegative, positive, settle
+from userdp.programs import compiled
 
 # An average is put on a lattice of 2^12 sqrt(d) points to its sensitivity; its coordinates stay exact integers.
 _BITS = 12
@@ -203,7 +203,7 @@ def _items(slots: Users, order: Any, feature_bound: float) -> tuple[Array, Array
     return jnp.asarray(x[order]), jnp.asarray(y[order]), jnp.asarray(usable[order])
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled(0, 1)
 def _one_pass(
     optimizer: LocalizedSGD,
     loss: Loss,

@@ -18,11 +18,12 @@ import numpy as np
 from jax import Array
 
 from userdp.arrays import FloatArray
-from userdp.engines.local import GradientOracle, UserGradients
+from userdp.engines.local import GradientOracle, UserGradients, evaluated
 from userdp.engines.shards import ShardedOracle
 from userdp.means.in_loop import CompiledMean, InLoopMean, ShardedMean
 from userdp.means.interface import Session
 from userdp.problems import Domain
+from userdp.programs import compiled
 
 # Loops are compiled for so many rounds, or for twice, four times as many.
 _FEWEST_ROUNDS = 128
@@ -111,7 +112,7 @@ def _with_room(draw: Any) -> Any:
     return np.pad(draw, [(0, room - rounds)] + [(0, 0)] * (np.ndim(draw) - 1))
 
 
-@partial(jax.jit, static_argnums=0)
+@compiled(0)
 def _loop(
     user_gradients: UserGradients,
     descent: Descent,
@@ -161,7 +162,7 @@ def _in_shards(
 _fold_in = jax.jit(jax.random.fold_in)
 
 
-@jax.jit
+@compiled()
 def _one_step(
     descent: Descent, private: CompiledMean, centre: Array, carry: Carry, exact: Any, draw: Any, t: Array
 ) -> Carry:
@@ -210,19 +211,14 @@ def run_session(
     """
     theta, total, centre = theta_0, jnp.zeros_like(theta_0), _ridge_centre(oracle, theta_0)
     for t in range(descent.rounds):
-        vectors = _gradients(oracle.user_gradients, oracle.data, theta, _fold_in(key, t))
+        vectors = evaluated(oracle.user_gradients, oracle.data, theta, _fold_in(key, t))
         answer = session.answer(np.asarray(vectors, dtype=np.float64))
         theta = _one_move(descent, theta, jnp.asarray(answer), centre, t)
         total = total + theta if t >= descent.first_averaged else total
     return np.asarray(total) / (descent.rounds - descent.first_averaged)
 
 
-_one_move = jax.jit(_moved)
-
-
-@partial(jax.jit, static_argnums=0)
-def _gradients(user_gradients: UserGradients, data: Any, theta: Array, key: Array) -> Array:
-    return user_gradients(data, theta, key)
+_one_move = compiled()(_moved)
 
 
 def _ridge_centre(oracle: GradientOracle | ShardedOracle, theta_0: Array) -> Array:

@@ -5,7 +5,7 @@ Every ``project`` is a pure function that JAX can trace: ``argmin { |z - theta| 
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import ClassVar, final
 
@@ -24,7 +24,8 @@ __all__ = ["AffineSubspace", "Box", "Domain", "L1Ball", "L2Ball", "Simplex", "Wh
 class Domain(ABC):
     """A closed convex set of R^d: where theta may lie. Public knowledge, never read off the data.
 
-    Domains compare by identity, so that one can be a static argument of ``jax.jit``.
+    A domain is a static argument of ``jax.jit``: what was compiled for one serves all that are equal to it. Those of
+    this library compare by value; one of your own does so by identity, unless it says otherwise.
     """
 
     @property
@@ -44,9 +45,24 @@ class Domain(ABC):
         return within
 
 
+class _ComparesByValue(Domain):
+    """A dataclass of numbers and arrays; equal where all of them are, bit for bit."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ComparesByValue) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    @cached_property
+    def _value(self) -> tuple[object, ...]:
+        arrays = [np.asarray(value, dtype=np.float64) for value in astuple(self)]  # type: ignore[call-overload]
+        return type(self), *((array.shape, array.tobytes()) for array in arrays)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class WholeSpace(Domain):
+class WholeSpace(_ComparesByValue):
     """R^d."""
 
     diameter: ClassVar[float] = math.inf
@@ -58,7 +74,7 @@ class WholeSpace(Domain):
 
 @final
 @dataclass(frozen=True, eq=False)
-class L2Ball(Domain):
+class L2Ball(_ComparesByValue):
     """``{ z : |z - center| <= radius }``.
 
     Parameters
@@ -92,7 +108,7 @@ class L2Ball(Domain):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Box(Domain):
+class Box(_ComparesByValue):
     """``{ z : lower <= z <= upper }``, coordinate by coordinate.
 
     Parameters
@@ -131,7 +147,7 @@ class Box(Domain):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Simplex(Domain):
+class Simplex(_ComparesByValue):
     """``{ z : z >= 0, sum z = total }``: probability vectors for ``total = 1``.
 
     Parameters
@@ -157,7 +173,7 @@ class Simplex(Domain):
 
 @final
 @dataclass(frozen=True, eq=False)
-class L1Ball(Domain):
+class L1Ball(_ComparesByValue):
     """``{ z : sum |z_i| <= radius }``.
 
     Parameters
@@ -186,7 +202,7 @@ class L1Ball(Domain):
 
 @final
 @dataclass(frozen=True, eq=False)
-class AffineSubspace(Domain):
+class AffineSubspace(_ComparesByValue):
     """``{ z : A z = b }``, for a system that has a solution.
 
     Parameters
