@@ -71,8 +71,8 @@ def run_rounds(
     draws: Any,
     key: Array,
     progress: Progress | None = None,
-) -> tuple[FloatArray, Any]:
-    """Run all rounds; return the average iterate and the mean's final state."""
+) -> tuple[FloatArray, FloatArray, Any]:
+    """Run all rounds; return the average iterate, the last one and the mean's final state."""
     centre = _ridge_centre(oracle, theta_0)
     carry, done = Carry(theta_0, np.zeros(theta_0.shape), private.initial_state()), 0
     if progress is not None:
@@ -86,7 +86,8 @@ def run_rounds(
         done = last
         if progress is not None:
             progress.save(done, carry)
-    return np.asarray(carry.total) / (descent.rounds - descent.first_averaged), carry.state
+    average = np.asarray(carry.total) / (descent.rounds - descent.first_averaged)
+    return average, np.asarray(carry.theta), carry.state
 
 
 def _compiled(
@@ -203,8 +204,8 @@ def _rounded(x: Array, t: Array) -> Array:
 
 def run_session(
     descent: Descent, session: Session, oracle: GradientOracle, theta_0: Array, key: Array
-) -> FloatArray:
-    """Ask a session round by round; return the average iterate.
+) -> tuple[FloatArray, FloatArray]:
+    """Ask a session round by round; return the average iterate and the last one.
 
     Its answers may leave as they come, so what is computed from them may as well. An interrupted run starts again, with
     the noise that it wrote down.
@@ -215,7 +216,7 @@ def run_session(
         answer = session.answer(np.asarray(vectors, dtype=np.float64))
         theta = _one_move(descent, theta, jnp.asarray(answer), centre, t)
         total = total + theta if t >= descent.first_averaged else total
-    return np.asarray(total) / (descent.rounds - descent.first_averaged)
+    return np.asarray(total) / (descent.rounds - descent.first_averaged), np.asarray(theta)
 
 
 _one_move = compiled()(_moved)
