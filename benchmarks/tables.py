@@ -27,7 +27,7 @@ def table(
         "# Table 1, measured",
         "",
         f"Excess risk of every system on the same data; one number changed at a time from {at_base}; δ = 1e-6; "
-        "geometric mean over the seeds. A dash: refused, halted or not run, with the reason below; a star: halted in "
+        "geometric mean over the seeds. A dash: refused or halted, with the reason below; a star: halted in "
         "some runs. Everything but the numbers of users and items, the dimension, ε, a bound on a row's gradient, the "
         "smoothness and the distance to the optimum is unknown to the systems; steps come from one formula, nothing is "
         "tuned.",
@@ -70,9 +70,9 @@ def _against(
     for name, method in methods.items():
         found = [_find(rows, name, {**base, axis: value}) for value in values]
         lines.append(f"| {method.label} | {method.needs} | {' | '.join(map(_shown, found))} |")
-    start = [next((r["start"] for r in rows if "start" in r and r[axis] == value), None) for value in values]
-    lines.append("| *the origin* | | " + " | ".join("" if s is None else f"{s:.2g}" for s in start) + " |")
-    return [*lines, ""]
+    there = [_find(rows, "no_privacy", {**base, axis: value}) for value in values]
+    origin = [f"{row['start']:.2g}" if row else "" for row in there]
+    return [*lines, f"| *the origin* | | {' | '.join(origin)} |", ""]
 
 
 def _tiny(rows: Sequence[Row], methods: Mapping[str, Method], tiny: Mapping[str, float]) -> list[str]:
@@ -154,7 +154,7 @@ def _losses(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[str]:
 
 def _refusals(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[str]:
     lines = [
-        "## Refused, halted, not run",
+        "## Refused, halted",
         "",
         "| system | problem | n | m | d | ε | what it said |",
         "|---|---|---|---|---|---|---|",

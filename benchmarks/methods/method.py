@@ -12,10 +12,6 @@ from userdp.optimizers import DPSGD, Solution
 from userdp.privacy import Budget
 
 
-class NotRunError(Exception):
-    """A system that could run, and is not: says why."""
-
-
 @dataclass(frozen=True)
 class Method:
     """One system: its name in tables, what it needs by its authors' word, and how it solves a task.
