@@ -151,7 +151,7 @@ def test_replacing_one_user_moves_one_round_by_no_more_than_the_sensitivity(sile
             private = module.in_loop(calibrated)
             with jax.enable_x64(True):
                 # Past the gate: its answer would be withheld, here it is looked at.
-                point, _, state = loop.run_rounds(
+                point, state = loop.run_rounds(
                     loop.Descent(1, 0, step, module.EVERYWHERE, 0.0),
                     private,
                     oracle,

@@ -13,12 +13,11 @@ from userdp.estimators.gradients import private_gradient, private_norms, slopes_
 from userdp.estimators.rows import Columns
 from userdp.means.clipped import ClippedMean
 from userdp.mechanisms.noise import NoiseSource
-from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE, Solution
+from userdp.optimizers.dp_sgd import DPSGD, EVERYWHERE
 from userdp.optimizers.rounds import Progress
 from userdp.planning.calibration import TIMES_ASKED, calibration_share
 from userdp.planning.descent import (
     AVERAGED_SHARE,
-    Descent,
     Group,
     aim,
     clip_ratio,
@@ -58,8 +57,6 @@ class Problem:
         How far from its answer the last coordinate, an intercept, starts in any case; 0 if that is like the others.
     adjustable : Adjustable
         What is calibrated at the end.
-    is_quadratic : bool
-        Whether the curvature is the same everywhere.
     """
 
     oracle: Oracle
@@ -70,7 +67,6 @@ class Problem:
     signal: float
     adjustable: Adjustable
     start_variance: float = 0.0
-    is_quadratic: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,6 @@ def descend(
 
     left = mu_beside(events, budget.epsilon, budget.delta)
     aimed = aim(pilot.groups, 2 * ratio / (n * left * kept), h)
-    averaged = 1.0 if problem.is_quadratic else AVERAGED_SHARE
     chosen = descent(
         pilot.groups,
         aimed,
@@ -153,7 +148,6 @@ def descend(
         ridge=walk.ridge,
         rounds=walk.rounds,
         pilot=(pilot.event.mu / left) ** 2,
-        averaged=averaged,
     )
     weights, steps = spread(aimed.weights, parts), spread(chosen.steps, parts, 0.0)
     weighted, start = oracle.weighted(weights), problem.start / weights
@@ -162,18 +156,17 @@ def descend(
         chosen.rounds,
         steps,
         L2Ball(walk.coefficient_bound) if walk.coefficient_bound else EVERYWHERE,
-        averaged_share=averaged,
+        averaged_share=AVERAGED_SHARE,
     )
     ridged = replace(weighted, ridge=kept * spread(chosen.ridges, parts, 0.0), ridge_centre=start)
     # The pilot is as good as some rounds, all at the start.
     first = start - chosen.head_start * steps * (pilot.gradient * weights)
     solution = optimizer.run(ridged, mean, noise, first, walk.progress)
-    end = where_rounds_point(solution, first, chosen) if problem.is_quadratic else solution.point
     point, length = calibrate(
         problem.adjustable,
         plain,
         problem.start,
-        end * weights,
+        solution.point * weights,
         pilot.gradient / kept,
         effective_users=split.effective_users,
         ratio=ratio,
@@ -185,17 +178,6 @@ def descend(
     if walk.coefficient_bound:
         point *= min(1.0, walk.coefficient_bound / max(float(np.linalg.norm(point / weights)), 1e-100))
     return Found(point, abs(length) * spread(chosen.noise_std, parts, 0.0), solution.privacy, chosen.rounds)
-
-
-def where_rounds_point(solution: Solution, first: FloatArray, chosen: Descent) -> FloatArray:
-    """Average where each round's noisy gradient points to: some steps on from where it was taken.
-
-    Of a quadratic loss all rounds then count alike, the first ones too; an average of iterates must leave them out. The
-    steps between rounds add up to the way from the first point to the last.
-    """
-    assert solution.last is not None
-    point: FloatArray = solution.point + chosen.steps_ahead / chosen.rounds * (solution.last - first)
-    return point
 
 
 @dataclass(frozen=True)

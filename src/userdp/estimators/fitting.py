@@ -37,7 +37,7 @@ from userdp.planning.shares import Shares, shares
 from userdp.privacy.accounting import Event
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
-from userdp.problems import Logistic, Loss, Multinomial, Squared
+from userdp.problems import Logistic, Loss, Multinomial
 
 HERE = LocalEngine()
 
@@ -171,8 +171,7 @@ def _fit(
             is_classification=task.n_classes > 0,
             log_odds=float(start[-1]) if isinstance(task.loss, Logistic) else 0.0,
         ),
-        start_variance=TARGET_MIDDLE if task.n_classes == 0 and options.fit_intercept else 0.0,
-        is_quadratic=isinstance(task.loss, Squared),
+        TARGET_MIDDLE if task.n_classes == 0 and options.fit_intercept else 0.0,
     )
     walk = Walk(options.rounds, options.ridge, options.coefficient_bound, options.progress)
     found = descend(problem, split, budget, events, walk, noise)

@@ -43,14 +43,11 @@ class Solution:
         What it cost.
     halted : bool
         Whether the private mean halted, as the paper's may; the point is then the starting point.
-    last : array of shape (dimension,) or None
-        The last iterate, of which the point is an average; as public as the point.
     """
 
     point: FloatArray
     privacy: PrivacyStatement
     halted: bool = False
-    last: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +127,13 @@ class DPSGD:
             if private is None:
                 assert isinstance(oracle, GradientOracle)
                 session = mean.start(noise)
-                average, last = run_session(descent, session, oracle, theta_0, key)
+                average = run_session(descent, session, oracle, theta_0, key)
                 halted, statement = session.halted, session.finish()
             else:
                 draws = private.draw(noise)
-                average, last, state = run_rounds(descent, private, oracle, theta_0, draws, key, progress)
+                average, state = run_rounds(descent, private, oracle, theta_0, draws, key, progress)
                 halted, statement = private.close(state, noise)
-            point, last = (np.asarray(theta_0 if halted else found) for found in (average, last))
-            return Solution(point, statement, halted, last)
+            return Solution(np.asarray(theta_0 if halted else average), statement, halted)
 
     @property
     def first_averaged(self) -> int:

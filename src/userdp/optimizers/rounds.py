@@ -71,8 +71,8 @@ def run_rounds(
     draws: Any,
     key: Array,
     progress: Progress | None = None,
-) -> tuple[FloatArray, FloatArray, Any]:
-    """Run all rounds; return the average iterate, the last one and the mean's final state."""
+) -> tuple[FloatArray, Any]:
+    """Run all rounds; return the average iterate and the mean's final state."""
     centre = _ridge_centre(oracle, theta_0)
     carry, done = Carry(theta_0, np.zeros(theta_0.shape), private.initial_state()), 0
     if progress is not None:
@@ -86,8 +86,7 @@ def run_rounds(
         done = last
         if progress is not None:
             progress.save(done, carry)
-    average = np.asarray(carry.total) / (descent.rounds - descent.first_averaged)
-    return average, np.asarray(carry.theta), carry.state
+    return np.asarray(carry.total) / (descent.rounds - descent.first_averaged), carry.state
 
 
 def _compiled(
@@ -204,8 +203,8 @@ def _rounded(x: Array, t: Array) -> Array:
 
 def run_session(
     descent: Descent, session: Session, oracle: GradientOracle, theta_0: Array, key: Array
-) -> tuple[FloatArray, FloatArray]:
-    """Ask a session round by round; return the average iterate and the last one.
+) -> FloatArray:
+    """Ask a session round by round; return the average iterate.
 
     Its answers may leave as they come, so what is computed from them may as well. An interrupted run starts again, with
     the noise that it wrote down.
@@ -216,7 +215,7 @@ def run_session(
         answer = session.answer(np.asarray(vectors, dtype=np.float64))
         theta = _one_move(descent, theta, jnp.asarray(answer), centre, t)
         total = total + theta if t >= descent.first_averaged else total
-    return np.asarray(total) / (descent.rounds - descent.first_averaged), np.asarray(theta)
+    return np.asarray(total) / (descent.rounds - descent.first_averaged)
 
 
 _one_move = compiled()(_moved)

@@ -36,7 +36,7 @@ LOG_ODDS_SIGNAL, TARGET_SIGNAL = 1.2, 0.4
 TARGET_MIDDLE = 0.1
 # The prior is off by a factor of four, one standard deviation.
 _SIGNAL_SPREAD = math.log(4)
-# The answer is the average of this last share of the iterates, unless the loss is quadratic.
+# The answer is the average of this last share of the iterates.
 AVERAGED_SHARE = 0.75
 # Users' gradient norms scatter by so many halves of a power of two (a log-normal law).
 NORM_SPREAD = 1.5
@@ -99,8 +99,6 @@ class Descent:
         Of each group's coefficients; ridges towards the start, on the unclipped loss.
     head_start : float
         How many of the rounds the pilot gradient is as good as.
-    steps_ahead : float
-        How many more steps than one the answer is away from where a step is taken, if curvature is as expected.
     noise_std : tuple of arrays
         Of each coefficient of a group at the end, in coordinates without weights, to first order.
     """
@@ -109,7 +107,6 @@ class Descent:
     head_start: float
     steps: tuple[FloatArray, ...]
     ridges: tuple[FloatArray, ...]
-    steps_ahead: float
     noise_std: tuple[FloatArray, ...]
 
 
@@ -196,7 +193,6 @@ def descent(
     ridge: float = 0.0,
     rounds: int | None = None,
     pilot: float = 0.0,
-    averaged: float = AVERAGED_SHARE,
 ) -> Descent:
     """Choose ridges, time and steps for the noise there is.
 
@@ -212,8 +208,6 @@ def descent(
         The caller's own: an additional ridge, and rounds in place of those that follow from the noise.
     pilot : float
         Squared mu of a pilot gradient, over that of the descent.
-    averaged : float
-        Share of the rounds that the answer is made of.
     """
     k, h = sum(group.size for group in groups), curvature
     ridges = [
@@ -232,9 +226,8 @@ def descent(
         min(pilot * n_rounds, _PILOT_REACH * kappa),
         tuple(1 / (kappa * kept * (c + r)) for c, r in zip(curvatures, ridges, strict=True)),
         tuple(ridges),
-        kappa - 1,
         tuple(
-            noise * c / (c + r) / math.sqrt(averaged)
+            noise * c / (c + r) / math.sqrt(AVERAGED_SHARE)
             for noise, c, r in zip(noises, curvatures, ridges, strict=True)
         ),
     )
