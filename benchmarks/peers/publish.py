@@ -33,11 +33,10 @@ user, at most 64 rows a user for everybody, user-disjoint test sets. Before a ra
   removing a user; their noise is doubled, since replacing one moves a clipped sum twice as far. Every user takes part
   in every round.
 * `pfl_adaptive`, `userdp_adaptive`: the clip follows the median norm from the tuned clip on; where it outgrows the
-  tuned clip the step shrinks, so that the noise reaches as far as in the tuned descent. pfl simulates users one by one:
-  it runs with up to 5,000, its adaptive clip with 500.
+  tuned clip the step shrinks, so that the noise reaches as far as in the tuned descent. pfl simulates users one by one,
+  a sixth of a millisecond each in every round.
 * `diffprivlib_peer`: row-level privacy at epsilon/64 (group privacy), delta = 0; classification only. Its bound on the
-  norm of rows and its regularization are the best of a grid on the test loss; that takes a
-  thousand fits, and it runs with up to 5,000 users.
+  norm of rows and its regularization are the best of a grid on the test loss, which takes a thousand fits.
 """
 
 

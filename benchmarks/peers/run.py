@@ -8,7 +8,6 @@ that file the committed rows are where it starts. ``--redo METHOD`` measures a m
 import argparse
 import itertools
 import json
-import math
 import os
 import subprocess
 import sys
@@ -43,11 +42,7 @@ class Method:
     grid: tuple[Row, ...] = ()  # settings to choose from, where the opponent's has no meaning
     standardized: bool = True  # gets features and targets standardized by their true moments
     tasks: tuple[str, ...] = TASKS
-    most_users: float = math.inf
     seeds: int = 5
-
-    def takes(self, task: str, users: int) -> bool:
-        return task in self.tasks and users <= self.most_users
 
     def prepared(self, problem: Problem) -> Problem:
         return problem.standardized() if self.standardized else problem
@@ -71,13 +66,9 @@ METHODS = {
     "userdp_adaptive": Method(),
     "jax_privacy_peer": Method("jax_privacy"),
     "opacus_peer": Method("opacus"),
-    # A sixth of a millisecond for each user in every round, since each is simulated by itself.
-    "pfl_peer": Method("pfl", most_users=5_000),
-    "pfl_adaptive": Method("pfl", most_users=500),
-    # A thousand fits for its grid.
-    "diffprivlib_peer": Method(
-        "diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID, most_users=5_000
-    ),
+    "pfl_peer": Method("pfl"),
+    "pfl_adaptive": Method("pfl"),
+    "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID),
 }
 
 
@@ -208,7 +199,7 @@ def run(tables: list[str], methods: list[str], options: argparse.Namespace, resu
                 results.add(row)
             for method in methods:
                 missing = [e for e in options.epsilons if (name, task, n, e, method) not in results.rows]
-                if missing and METHODS[method].takes(task, n):
+                if missing and task in METHODS[method].tasks:
                     for row in run_method(method, problem, missing):
                         results.add(row)
                         print(*key(row), f"{row['excess_loss']:.4f}", flush=True)
@@ -244,7 +235,7 @@ def unmeasured(results: ResumedRows) -> dict[str, list[str]]:
         name: [
             f"{table} {task} {users:,}"
             for table, task, users in problems
-            if method.takes(task, users)
+            if task in method.tasks
             and any((table, task, users, epsilon, name) not in results.rows for epsilon in EPSILONS)
         ]
         for name, method in METHODS.items()
