@@ -11,6 +11,7 @@ import pytest
 
 import userdp
 from userdp.data import Users
+from userdp.engines import LocalEngine
 from userdp.errors import InvalidInputError, NotConcentratedError, PrivacyWarning, TooFewUsersError
 from userdp.means import ClippedMean, ConcentratedMean
 from userdp.optimizers import DPSGD, Localization
@@ -93,9 +94,31 @@ def test_a_plan_for_groups_takes_them_for_users():
     assert solution.point.tobytes() == by_hand.point.tobytes()
     with pytest.raises(InvalidInputError, match="the data has 134 groups of 3: plan for so many users"):
         userdp.minimize(SquaredDistance(), USERS, plan=plan, group_size=3)
-    phases = make_plan(n_users=1_000, strong_convexity=1.0)
-    with pytest.raises(InvalidInputError, match="a plan of one phase"):
-        userdp.minimize(SquaredDistance(), make_users(2_000), plan=phases, group_size=2)
+
+
+def test_phases_take_whole_groups(monkeypatch):
+    """A user sits in one group, and a group in one phase; the last group has one user less."""
+    oracles = []
+    oracle = LocalEngine.oracle
+
+    def watched(engine, loss, users, **options):
+        oracles.append(users.rows[::M, 0])
+        return oracle(engine, loss, users, **options)
+
+    monkeypatch.setattr(LocalEngine, "oracle", watched)
+    plan = make_plan(n_users=1_000, items_per_user=2 * M, strong_convexity=1.0)
+    users = make_users(1_999)
+    solution = userdp.minimize(SquaredDistance(), users, plan=plan, group_size=2, random_state=0)
+    sizes = [phase.n_users for phase in plan.phases]
+    assert len(sizes) > 1
+    assert [-(-len(rows) // 2) for rows in oracles] == sizes
+    everybody = np.concatenate(oracles)
+    assert len(np.unique(everybody)) == len(everybody)
+    assert np.linalg.norm(solution.point - TARGET) < 0.3
+    assert (solution.privacy.epsilon, solution.privacy.n_users) == (4.0, 1_999)
+    said = " ".join(solution.privacy.assumptions)
+    assert "groups of 2" in said
+    assert f"{len(sizes)} phases" in said
 
 
 def test_a_strongly_convex_plan_runs_its_phases_on_disjoint_users(monkeypatch):

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
+from userdp.data.parts import AnyUsers, capped, taken
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
-from userdp.engines.groups import n_groups
+from userdp.engines.groups import n_groups, users_of
 from userdp.engines.interface import Engine, LocalEngine, Oracle
 from userdp.engines.local import Objective, n_parameters
 from userdp.errors import InvalidInputError, NotConcentratedError
@@ -54,7 +55,7 @@ def minimize(
         Convex; a JAX function becomes one through :class:`userdp.problems.JaxLoss`.
     users : Users or StoredUsers
         ``Users.from_rows(X, groups, y)``; an item is ``(x, y)``, or ``x`` where there are no targets. Users that do
-        not fit in memory come from ``userdp.data.store_users``; they go through one phase, with all their items.
+        not fit in memory come from ``userdp.data.store_users``.
     domain : Domain
         Where the answer may lie; the whole space by default.
     plan : Plan
@@ -125,6 +126,10 @@ def minimize(
             )
         if engine is not None and engine != LocalEngine():
             raise InvalidInputError(f"{type(optimizer).__name__} runs on this machine: leave engine out")
+        if not isinstance(users, Users):
+            raise InvalidInputError(
+                f"{type(optimizer).__name__} needs users in memory; read them with load_users"
+            )
     if group_size != 1 and plan is None and not isinstance(optimizer, DPSGD):
         raise InvalidInputError(
             "groups go with a plan or with DPSGD and its mean; other optimizers are for single users"
@@ -132,9 +137,9 @@ def minimize(
     n_groups(users.n_users, group_size)
 
     def run(kept: Checkpoint | None, noise: NoiseSource) -> Solution:
-        chosen = users
+        chosen: AnyUsers = users
         if max_items is not None:
-            chosen = _in_memory(users, "max_items").capped(max_items, noise.generator())
+            chosen = capped(users, max_items, noise.generator())
         run = _Run(loss, chosen, min_items, noise, engine if engine is not None else LocalEngine(), kept)
         if plan is not None:
             return run.planned(plan, domain, first, group_size)
@@ -169,7 +174,7 @@ class _Run:
     """One training: data, randomness, who computes, and where an interrupted run finds its way back."""
 
     loss: Objective
-    users: Users | StoredUsers
+    users: AnyUsers
     min_items: int
     noise: NoiseSource
     engine: Engine
@@ -199,9 +204,9 @@ class _Run:
         )
         return self.stated(optimizer.run(oracle, calibrated, self.noise, start, self.progress()), group_size)
 
-    def in_groups(self, group_size: int) -> Users | StoredUsers:
+    def in_groups(self, group_size: int) -> AnyUsers:
         """Put users in the secret random order that makes their groups; stored users are in one already."""
-        if group_size == 1 or isinstance(self.users, StoredUsers):
+        if group_size == 1 or not isinstance(self.users, Users):
             return self.users
         return self.users.take(self.noise.permutation(self.users.n_users))
 
@@ -220,25 +225,31 @@ class _Run:
         self, optimizer: ItemDPSGD | LocalizedSGD, max_items: int, budget: Budget, start: FloatArray | None
     ) -> Solution:
         """Run a method that protects rows, and users by group privacy."""
-        users = _in_memory(self.users, type(optimizer).__name__)
+        assert isinstance(self.users, Users)
         d = _dimension(start)
         return optimizer.run(
-            self.loss, users, max_items=max_items, budget=budget, noise=self.noise, start=start, dimension=d
+            self.loss,
+            self.users,
+            max_items=max_items,
+            budget=budget,
+            noise=self.noise,
+            start=start,
+            dimension=d,
         )
 
     def in_phases(
         self, optimizer: PhasedERM, mean: MeanEstimator, budget: Budget, start: FloatArray | None
     ) -> Solution:
         """Run phased ERM with numbers chosen by hand."""
-        users = _in_memory(self.users, "PhasedERM")
-        dimension = _dimension(start) or n_parameters(self.loss, users.n_features)
-        localization = optimizer.localization(mean, users.n_users, dimension, budget)
+        n_users = self.users.n_users
+        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        localization = optimizer.localization(mean, n_users, dimension, budget)
 
         def oracle_of(i: int, chosen: IntArray) -> Oracle:
-            mine = users.take(chosen)
+            mine = taken(self.users, chosen)
             return self.engine.oracle(self.loss, mine, dimension=dimension, min_items=self.min_items)
 
-        return localization.run(oracle_of, users.n_users, self.noise, start, self.progress)
+        return localization.run(oracle_of, n_users, self.noise, start, self.progress)
 
     def planned(
         self, plan: Plan, domain: Domain | None, start: FloatArray | None, group_size: int
@@ -258,32 +269,27 @@ class _Run:
         domain = domain if domain is not None else EVERYWHERE
         phases = tuple(_phase(phase, plan, domain) for phase in plan.phases)
 
-        def oracle_of(i: int, users: Users | StoredUsers) -> Oracle:
+        users = self.in_groups(group_size)
+
+        def oracle_of(i: int, users: AnyUsers) -> Oracle:
             radius = plan.phases[i].smoothing_radius
             smooth = smoothed(self.loss, radius, dimension, sampled=plan.calibration == "paper")
             return self.engine.oracle(
                 smooth, users, dimension=dimension, min_items=self.min_items, group_size=group_size
             )
 
+        def oracle_of_some(i: int, chosen: IntArray) -> Oracle:
+            return oracle_of(i, taken(users, users_of(chosen, group_size, users.n_users)))
+
         if len(phases) == 1 and phases[0].n_users == n_users:
-            oracle = oracle_of(0, self.in_groups(group_size))
-            solution = phases[0].optimizer.run(oracle, phases[0].mean, self.noise, start, self.progress())
-            solution = self.stated(solution, group_size)
-        elif group_size > 1:
-            raise InvalidInputError("groups go with a plan of one phase; leave group_size out")
+            oracle, phase = oracle_of(0, users), phases[0]
+            solution = phase.optimizer.run(oracle, phase.mean, self.noise, start, self.progress())
         else:
-            users = _in_memory(self.users, "a plan of several phases")
-            solution = Localization(phases).run(
-                lambda i, chosen: oracle_of(i, users.take(chosen)), n_users, self.noise, start, self.progress
-            )
+            localization = Localization(phases)
+            solution = localization.run(oracle_of_some, n_users, self.noise, start, self.progress)
+        solution = self.stated(solution, group_size)
         # The paper runs its mean with a smaller delta than it promises.
         return replace(solution, privacy=replace(solution.privacy, delta=plan.budget.delta))
-
-
-def _in_memory(users: Users | StoredUsers, what: str) -> Users:
-    if isinstance(users, StoredUsers):
-        raise InvalidInputError(f"{what} needs users in memory; read them with load_users")
-    return users
 
 
 def _phase(phase: PhasePlan, plan: Plan, domain: Domain) -> Phase:

@@ -6,11 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+import userdp
 from userdp.data import StoredUsers, load_users, store_users
+from userdp.data.parts import taken
 from userdp.errors import InvalidInputError
 from userdp.means import ClippedMean, ConcentratedMean
-from userdp.optimizers import DPSGD
-from userdp.problems import Logistic
+from userdp.optimizers import DPSGD, ItemDPSGD, PhasedERM
+from userdp.problems import Distance, Logistic
 from userdp.training import minimize
 
 COLUMNS = {"user": "id", "label": "y"}
@@ -78,6 +80,58 @@ def test_a_training_from_disk_is_that_in_memory_bit_for_bit(folder, tmp_path, me
     assert point(stored) == point(load_users(folder, **COLUMNS).users)
 
 
+@pytest.mark.parametrize("part_bytes", [1, 8_000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": DPSGD(3, 0.5), "max_items": 2},
+        {"optimizer": PhasedERM(3, 0.5, 0.1, phases=3)},
+        {"optimizer": PhasedERM(3, 0.5, 0.1, phases=2), "max_items": 3, "min_items": 3},
+    ],
+)
+def test_phases_and_capped_users_come_from_disk_as_well(folder, tmp_path, options, part_bytes):
+    stored = store_users(folder, tmp_path / "users", part_bytes=part_bytes, **COLUMNS)
+
+    def point(users):
+        solution = minimize(
+            Logistic(), users, mean=ClippedMean(0.3), epsilon=8.0, delta=1e-6, random_state=0, **options
+        )
+        return solution.point.tobytes()
+
+    assert point(stored) == point(load_users(folder, **COLUMNS).users)
+
+
+def test_a_plan_of_phases_is_run_from_disk_as_in_memory(tmp_path):
+    """Also where rounds smooth by sampling, of which every user has a sample of their own."""
+    rng = np.random.default_rng(0)
+    x = 0.1 * rng.normal(size=(600, 2))
+    table = pl.DataFrame({"id": np.repeat(np.arange(300), 2), "a": x[:, 0], "b": x[:, 1]})
+    plan = userdp.plan(
+        n_users=300, items_per_user=2, n_features=2, epsilon=8.0, delta=1e-6, smoothness=np.inf,
+        strong_convexity=1.0, max_rounds=2,
+    )  # fmt: skip
+    assert [phase.n_users for phase in plan.phases] == [75, 150]
+    stored = store_users(table, tmp_path / "users", part_bytes=6_000, user="id")
+    assert len(stored.parts) == 3
+    in_memory = load_users(table, user="id").users
+    points = [minimize(Distance(), users, plan=plan, random_state=0).point for users in (stored, in_memory)]
+    assert points[0].tobytes() == points[1].tobytes()
+
+
+def test_some_users_of_parts_are_those_of_the_whole(folder, tmp_path):
+    whole = load_users(folder, **COLUMNS).users
+    stored = store_users(folder, tmp_path / "users", part_bytes=2_000, **COLUMNS)
+    for chosen in ([199, 3, 0, 100, 101], [57], list(range(200))):
+        some, expected = taken(stored, np.array(chosen)), taken(whole, np.array(chosen))
+        parts = [some.read(i) for i in range(len(some.parts))]
+        assert np.array_equal(np.concatenate([p.rows for p in parts]), expected.rows, equal_nan=True)
+        assert [part.n_users for part in some.parts] == [part.n_users for part in parts]
+        assert [part.n_rows for part in some.parts] == [len(part.rows) for part in parts]
+        borders = np.cumsum([0, *(part.n_users for part in parts)])
+        assert [part.first_user for part in some.parts] == borders[:-1].tolist()
+        assert (some.n_users, some.n_features, some.has_targets) == (len(chosen), 3, True)
+
+
 def test_the_folder_says_that_it_is_sensitive_and_is_its_owner_s(folder, tmp_path):
     stored = store_users(folder, tmp_path / "users", **COLUMNS)
     assert "as sensitive as the table" in (stored.folder / "SENSITIVE").read_text()
@@ -129,6 +183,5 @@ def test_what_is_refused(folder, tmp_path):
     stored = StoredUsers.open(tmp_path / "users")
     with pytest.raises(InvalidInputError, match="in memory"):
         minimize(
-            Logistic(), stored, optimizer=DPSGD(4, 0.5), mean=ClippedMean(1.0), epsilon=1.0, delta=1e-6,
-            max_items=2,
-        )  # fmt: skip
+            Logistic(), stored, optimizer=ItemDPSGD(4, 0.5, clip=1.0), epsilon=1.0, delta=1e-6, max_items=2
+        )

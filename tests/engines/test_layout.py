@@ -144,3 +144,13 @@ def test_users_of_other_sizes_have_the_same_shapes(lay_out):
         for extra in (0, 0, rng.permutation(92) < 3)
     }
     assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("lay_out", [packed, small_side_by_side, blocks])
+def test_rows_are_used_where_they_are_laid_out(lay_out, dtype):
+    """Else memory would hold them twice."""
+    with jax.enable_x64(True):
+        for some in lay_out(ragged([3, 40, 200]), dtype=dtype):
+            placed = jax.device_put(some.features, jax.devices("cpu")[0], may_alias=True)
+            assert placed.unsafe_buffer_pointer() == some.features.ctypes.data

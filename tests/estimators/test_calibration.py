@@ -17,7 +17,7 @@ H = 0.25
 def calibrated(adjustable, users, loss, point, gradient, mu):
     return calibrate(
         adjustable,
-        LocalEngine().oracle(loss, users).weighted(np.ones(3)),
+        LocalEngine().oracle(loss, users),
         np.zeros(3),
         point,
         gradient,

@@ -338,7 +338,7 @@ def test_a_descent_begins_where_released_numbers_say(monkeypatch):
     pilot = BallMean(np.linspace(-1, 1, FEATURES + 1), 0.1, event)
     monkeypatch.setattr(fitting, "private_target", lambda *_: (Target(0.0, 1.0), (event,)))
     monkeypatch.setattr(fitting, "standardize", lambda *_, **__: (columns, (event,)))
-    monkeypatch.setattr(descending, "private_norms", lambda *_: (np.ones(1), event))
+    monkeypatch.setattr(descending, "private_norm", lambda *_: (1.0, event))
     monkeypatch.setattr(descending, "private_gradient", lambda *_: pilot)
     plain = DPSGD.run
     monkeypatch.setattr(DPSGD, "run", run)

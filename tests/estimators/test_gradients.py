@@ -1,4 +1,4 @@
-"""The stages that see users' gradients, on neighbouring users; and weighted coordinates."""
+"""The stages that see users' gradients, on neighbouring users."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from userdp.mechanisms.noise import SeededNoise
 from userdp.problems import Squared
 
 D = 3
-PARTS = np.array([[True, True, False], [False, False, True]])
 THETA = np.array([0.5, -1.0, 0.25])
 
 
@@ -51,7 +50,7 @@ def test_votes_on_norms_move_by_the_event_s_sensitivity(monkeypatch, silent_nois
 
     monkeypatch.setattr(gradients, "private_counts", record)
     for oracle in neighbours():
-        gradients.private_norms(oracle, THETA, PARTS, 1.0, silent_noise)
+        gradients.private_norm(oracle, THETA, D, 1.0, silent_noise)
     moves = distances(
         [found.counts * votes.COUNT_RESOLUTION for found in recorded], recorded[0].event.sensitivity
     )
@@ -77,23 +76,20 @@ def test_slopes_move_by_the_event_s_sensitivity(directions, silent_noise):
 
 
 @pytest.mark.parametrize("typical", [0.05, 0.7, 3.0])
-def test_typical_norms_are_medians(typical):
-    """Gradients of users of one row with target 0 at a theta that predicts 1: the rows themselves."""
-    rng = np.random.default_rng(0)
-    others = typical * rng.lognormal(0, 0.5, size=(3_000, 1, 1)) * np.array([0.0, 1.0, 1.0])
-    users = ragged(*(np.array([1.0, 0.0, 0.0]) + others), targets=np.zeros((3_000, 1)))
-    parts = np.array([[True, False, False], [False, True, True]])
-    norms, event = gradients.private_norms(
-        oracle_of(users), np.array([1.0, 0.0, 0.0]), parts, 0.1, SeededNoise(0)
-    )
-    assert norms == pytest.approx([1.0, np.sqrt(2) * typical], rel=0.3)
+def test_a_typical_norm_is_a_median(typical):
+    """Gradients of users of one row at the origin: their rows times their targets."""
+    sizes = np.random.default_rng(0).lognormal(0, 0.5, size=(3_000, 1, 1))
+    users = ragged(*(sizes * np.array([0.0, 1.0, 1.0])), targets=np.full((3_000, 1), typical))
+    norm, event = gradients.private_norm(oracle_of(users), np.zeros(D), 2, 0.1, SeededNoise(0))
+    assert norm == pytest.approx(np.sqrt(2) * typical, rel=0.3)
     assert event.mu <= 0.1
 
 
-def test_without_evidence_norms_are_the_expected_ones():
+def test_without_evidence_a_norm_is_the_expected_one():
     users = ragged(*np.full((20, 1, D), np.nan), targets=np.zeros((20, 1)))
-    norms, _ = gradients.private_norms(oracle_of(users), THETA, PARTS, 1e-3, SeededNoise(0))
-    assert ((norms > 0.05) & (norms < 2)).all()
+    for n_coordinates in (1, 100):
+        norm, _ = gradients.private_norm(oracle_of(users), THETA, n_coordinates, 1e-3, SeededNoise(0))
+        assert 0.05 < norm / np.sqrt(n_coordinates) < 2
 
 
 def test_slopes_are_those_of_the_loss(silent_noise):
@@ -103,36 +99,27 @@ def test_slopes_are_those_of_the_loss(silent_noise):
     assert found.value == pytest.approx(directions @ means, rel=0.01, abs=1e-3)
 
 
-def test_weighted_coordinates_are_those_of_scaled_features():
-    users, weights = crowd(), np.array([1.0, 0.25, 0.5])
-    oracle = oracle_of(users)
-    scaled = oracle_of(type(users)(users.rows * weights, users.offsets, users.targets))
-    found = oracle.weighted(weights).evaluate(THETA / weights)
-    assert found == pytest.approx(scaled.evaluate(THETA / weights), rel=1e-5, abs=1e-6)
-    assert found.tobytes() == (oracle.evaluate(THETA) * weights).tobytes()
-
-
 def test_shards_answer_as_one_machine_does():
-    users, weights = crowd(), np.array([1.0, 0.25, 0.5])
+    users = crowd()
 
     def in_turn(sources, loss, has_targets):
         return InTurn([Shard(source, loss, has_targets, held=True) for source in sources])
 
     shards = sharded_oracle(Squared(), users, in_turn, n_shards=3)
-    for ask in (lambda oracle: oracle, lambda oracle: oracle.weighted(weights)):
-        one, many = ask(oracle_of(users)), ask(shards)
-        assert one.evaluate(THETA).tobytes() == many.evaluate(THETA).tobytes()
-        pilots = [gradients.private_gradient(o, THETA, 0.3, 1.0, SeededNoise(0)) for o in (one, many)]
-        assert pilots[0].value.tobytes() == pilots[1].value.tobytes()
+    oracles = oracle_of(users), shards
+    assert oracles[0].evaluate(THETA).tobytes() == shards.evaluate(THETA).tobytes()
+    norms = [gradients.private_norm(oracle, THETA, D, 1.0, SeededNoise(0)) for oracle in oracles]
+    assert norms[0] == norms[1]
+    pilots = [gradients.private_gradient(oracle, THETA, 0.3, 1.0, SeededNoise(0)) for oracle in oracles]
+    assert pilots[0].value.tobytes() == pilots[1].value.tobytes()
 
 
 @pytest.mark.parametrize("d", [1, 3, 17, 200])
 def test_norms_and_slopes_are_bit_for_bit_functions_of_their_user(d):
     rng = np.random.default_rng(d)
     vectors, ways = rng.lognormal(0, 5, size=(40, d)), rng.normal(size=(2, d))
-    parts = np.array([rng.random(d) < 0.5, np.ones(d, dtype=bool)])
-    for question, argument in ((gradients._part_norms, parts), (gradients._slopes, ways)):
-        together = question(vectors, argument)
+    for question in (gradients._norms, lambda some: gradients._slopes(some, ways)):
+        together = question(vectors)
         for j in range(len(vectors)):
-            assert question(vectors[j : j + 1], argument)[0].tobytes() == together[j].tobytes()
-            assert question(vectors[: j + 1], argument)[j].tobytes() == together[j].tobytes()
+            assert question(vectors[j : j + 1])[0].tobytes() == together[j].tobytes()
+            assert question(vectors[: j + 1])[j].tobytes() == together[j].tobytes()

@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from userdp.arrays import IntArray
 from userdp.data.users import Users
 
 # About so many numbers are changed at a time.
@@ -90,6 +91,24 @@ def capped(users: AnyUsers, max_items: int, generator: np.random.Generator) -> A
     return _Capped(users, max_items, tuple(generators))
 
 
+def taken(users: AnyUsers, chosen: IntArray) -> AnyUsers:
+    """Return some of the users, in the order they are in.
+
+    Examples
+    --------
+    >>> users = Users.from_rows([[1.0], [2.0], [3.0]], groups=["ann", "bob", "eve"])
+    >>> taken(users, np.array([2, 0])).rows.tolist()
+    [[1.0], [3.0]]
+    """
+    chosen = np.sort(chosen)
+    if isinstance(users, Users):
+        return users.take(chosen)
+    firsts = [part.first_user for part in users.parts]
+    members = np.split(chosen, np.searchsorted(chosen, firsts[1:]))
+    here = tuple((i, some - firsts[i]) for i, some in enumerate(members) if len(some))
+    return _Taken(users, here)
+
+
 def pieces(users: UsersInParts, part: int) -> Iterator[Users]:
     """Read one part, and go through its users a few at a time: what is computed of them then stays small."""
     if isinstance(users, _Changed):
@@ -157,6 +176,28 @@ class _Capped(_Derived):
 
     def read(self, part: int) -> Users:
         return self.users.read(part).capped(self.max_items, deepcopy(self.generators[part]))
+
+
+@dataclass(frozen=True)
+class _Taken(_Derived):
+    """Some users of some parts: which part, and their places in it."""
+
+    members: tuple[tuple[int, IntArray], ...]
+
+    def read(self, part: int) -> Users:
+        whole, places = self.members[part]
+        return self.users.read(whole).take(places)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        n_rows = [len(self.read(i).rows) for i in range(len(self.members))]
+        n_users = [len(places) for _, places in self.members]
+        firsts = np.cumsum([0, *n_users[:-1]]).tolist()
+        return tuple(map(Part, firsts, n_users, n_rows))
+
+    @property
+    def n_users(self) -> int:
+        return sum(len(places) for _, places in self.members)
 
 
 def _joined(some: list[Users]) -> Users:

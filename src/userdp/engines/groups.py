@@ -27,6 +27,19 @@ def n_groups(n_users: int, group_size: int) -> int:
     return -(-n_users // group_size)
 
 
+def users_of(groups: IntArray, group_size: int, n_users: int) -> IntArray:
+    """Return the places of the users of some groups.
+
+    Examples
+    --------
+    >>> users_of(np.array([3, 0]), 2, n_users=7).tolist()  # the last group has one user
+    [6, 0, 1]
+    """
+    places = (groups[:, None] * group_size + np.arange(group_size)).ravel()
+    found: IntArray = places[places < n_users]
+    return found
+
+
 def members(laid_out: LaidOut, group_size: int) -> IntArray:
     """Return where each group's users are, shape ``(n_groups, group_size)``; -1 where there is none."""
     positions = np.concatenate([np.asarray(b.positions)[: b.n_users] for b in laid_out])

@@ -11,12 +11,13 @@ Which of these a user is in depends on that user's own number of items alone, an
 exact zeros, so a user is computed as it would be alone.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import jax
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from userdp.arrays import BoolArray, IntArray
 from userdp.data.users import Users
@@ -117,6 +118,7 @@ LANES = 16
 SMALL = 256
 # A kernel takes at most so many numbers of a user at once: XLA leaves arrays of this size to one thread.
 _AT_ONCE, _MOST_AT_ONCE = 2**13, 1024
+_ALIGNMENT = 64
 
 
 def widths(largest: int) -> IntArray:
@@ -128,6 +130,18 @@ def widths(largest: int) -> IntArray:
     while found[-1] < largest:
         found.append(found[-1] + max(1, (1 << (found[-1].bit_length() - 1)) // 8))
     return np.array(found)
+
+
+def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Return zeros that JAX uses where they are.
+
+    It would copy what does not begin at a multiple of 64 bytes, into pages of 4 KiB; NumPy asks for pages of 2 MiB,
+    from which rows are read a quarter faster.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + _ALIGNMENT, np.uint8)
+    first = -room.ctypes.data % _ALIGNMENT
+    return room[first : first + size].view(dtype).reshape(shape)
 
 
 def rows_at_once(numbers: int) -> int:
@@ -173,7 +187,7 @@ def _packed(
     n, used, items = users.n_users, len(users.rows), users.items_per_user
     spare = int(widths(n)[-1]) - n if few_shapes else 0
     rows = int(widths(used + max(LANES, rows_at_once(users.n_features)))[-1])
-    features = np.zeros((rows, users.n_features), dtype)
+    features = zeros((rows, users.n_features), dtype)
     targets, weights = np.zeros((2, rows), dtype)
     mine = np.repeat(usable, items)
     # A value too large for the type becomes an infinity, and its user null: no warning may tell.
@@ -206,7 +220,7 @@ def _side_by_side(
     lengths = items[order[::LANES]]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     slabs = int(widths(int(starts[-1]))[-1])
-    features = np.zeros((slabs, users.n_features, LANES), dtype)
+    features = zeros((slabs, users.n_features, LANES), dtype)
     targets, weights = np.zeros((2, slabs, LANES), dtype)
     mine = np.repeat(usable, items)
     owner = np.repeat(place, items)[mine]
@@ -262,7 +276,7 @@ def _block(
     rows, spare = room * width + 1, room + 1 - n
     real = (slot < items[:, None]) & ok[:, None]
     here, there = np.flatnonzero(real), (users.offsets[members][:, None] + slot)[real]
-    features = np.zeros((rows, users.n_features), dtype)
+    features = zeros((rows, users.n_features), dtype)
     targets, weights = np.zeros((2, rows), dtype)
     with np.errstate(all="ignore"):  # as above
         features[here] = users.rows[there]

@@ -30,6 +30,7 @@ from userdp.engines.layout import (
     blocks,
     packed,
     small_side_by_side,
+    zeros,
 )
 from userdp.errors import InvalidInputError
 from userdp.problems import (
@@ -81,32 +82,11 @@ class GradientOracle:
         """Ask ``question(gradients, *arguments)`` of the users' gradients at one point, all at once; private."""
         return [question(self.evaluate(theta), *arguments)]
 
-    def weighted(self, weights: FloatArray) -> "GradientOracle":
-        """Return the same users in coordinates theta/weights, where a gradient is that many times larger.
-
-        Powers of two change no bit but those of the exponents.
-        """
-        user_gradients = weighted(self.user_gradients)
-        return replace(self, data=(self.data, weights), user_gradients=user_gradients)
-
 
 @compiled(0)
 def evaluated(user_gradients: UserGradients, data: Any, theta: Array, key: Array) -> Array:
     """Return all users' gradients at one point."""
     return user_gradients(data, theta, key)
-
-
-@lru_cache(maxsize=64)
-def weighted(user_gradients: UserGradients) -> UserGradients:
-    """Return the gradients in weighted coordinates of ``(data, weights)``; one function per loss."""
-
-    def of_weighted(data: Any, theta: Array, key: Array) -> Array:
-        users, weights = data
-        found = user_gradients(users, theta * weights, key)
-        weighed: Array = found * weights.astype(found.dtype)
-        return weighed
-
-    return of_weighted
 
 
 def local_oracle(
@@ -147,7 +127,8 @@ def local_oracle(
         if storage == "float16":
             served = fused.serves(plain, users.n_features, dtype)
             laid_out = tuple(_in_halves(part, np.float16 if served else dtype) for part in laid_out)
-        data: Any = jax.device_put(laid_out, _device(device))
+        # Nobody writes to the layout, so it need not be copied.
+        data: Any = jax.device_put(laid_out, _device(device), may_alias=True)
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)
     if group_size > 1:
         with jax.enable_x64(True):
@@ -158,8 +139,10 @@ def local_oracle(
 
 def _in_halves(users: Packed | SideBySide | Block, dtype: DTypeLike) -> Packed | SideBySide | Block:
     """Round features to float16; one that is too large for it becomes an infinity, and its user null."""
+    features = zeros(users.features.shape, dtype)
     with np.errstate(all="ignore"):  # no warning may tell
-        return replace(users, features=users.features.astype(np.float16).astype(dtype, copy=False))
+        np.copyto(features, users.features.astype(np.float16))
+    return replace(users, features=features)
 
 
 def _device(name: str | None) -> jax.Device | None:

@@ -6,7 +6,7 @@ are as private as its users.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -23,13 +23,11 @@ from userdp.engines.laid_out import kept_on_disk
 from userdp.engines.layout import LaidOut, widths
 from userdp.engines.local import (
     Objective,
-    UserGradients,
     check_targets,
     evaluated,
     gradients_of,
     layout_for,
     n_parameters,
-    weighted,
     without_ridge,
 )
 from userdp.engines.sources import Source, sources_of
@@ -40,14 +38,10 @@ Question: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the users' gradients are asked for: theta, and the key of this round's random smoothing.
-
-    With ``weights``, theta is in coordinates divided by them, and a gradient is that many times larger.
-    """
+    """Where the users' gradients are asked for: theta, and the key of this round's random smoothing."""
 
     theta: FloatArray
     key: NDArray[np.uint32]
-    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -102,9 +96,7 @@ class Shard:
             data = self._load() if self._data is None else self._data
             key = jax.random.wrap_key_data(jnp.asarray(moment.key))
             theta = jnp.asarray(moment.theta)
-            found = [
-                np.asarray(self._block_gradients((block,), theta, key, moment.weights)) for block in data
-            ]
+            found = [np.asarray(evaluated(self._gradients, (block,), theta, key)) for block in data]
             is_real = np.concatenate([np.arange(b.n_users) < int(b.count) for b in data])
             if self._group_size > 1:
                 groups = members(data, self._group_size)
@@ -112,14 +104,6 @@ class Shard:
                 is_real = np.ones(len(groups), bool)
             self._vectors, self._is_real, self._moment = _stacked(found), is_real, moment
         return self._vectors
-
-    def _block_gradients(self, block: LaidOut, theta: Array, key: Array, weights: FloatArray | None) -> Array:
-        gradients: UserGradients = self._gradients
-        data: Any = block
-        if weights is not None:
-            gradients, data = weighted(gradients), (block, weights)
-        found = evaluated(gradients, data, theta, key)
-        return found
 
     def _load(self) -> LaidOut:
         # Nobody writes to what a source returns, so it need not be copied.
@@ -178,8 +162,6 @@ class ShardedOracle:
         Who answers.
     ridge, ridge_centre : float or array, array
         A public (ridge/2)|theta - ridge_centre|^2, as in :class:`~userdp.engines.GradientOracle`.
-    weights : array, optional
-        Of the coordinates.
     n_users, dimension : int
         All shards' users, and coordinates of theta.
     """
@@ -189,11 +171,10 @@ class ShardedOracle:
     n_users: int
     dimension: int
     ridge_centre: FloatArray | None = None
-    weights: FloatArray | None = None
 
     def at(self, theta: FloatArray, key: NDArray[np.uint32]) -> AtMoment:
         """Return the users' gradients at one point, to be asked about."""
-        return AtMoment(self.workers, Moment(theta, key, self.weights))
+        return AtMoment(self.workers, Moment(theta, key))
 
     def evaluate(self, theta: FloatArray) -> FloatArray:
         """Return all users' gradients at one point, shard after shard; private."""
@@ -207,10 +188,6 @@ class ShardedOracle:
         with jax.enable_x64(True):
             key = np.asarray(jax.random.key_data(jax.random.key(0)))
         return self.at(np.asarray(theta, np.float64), key).ask(OnHost(question), *arguments)
-
-    def weighted(self, weights: FloatArray) -> "ShardedOracle":
-        """Return the same users in coordinates theta/weights, as in :class:`~userdp.engines.GradientOracle`."""
-        return replace(self, weights=weights)
 
 
 def sharded_oracle(
@@ -285,6 +262,4 @@ def _is_same(one: Moment | None, other: Moment) -> bool:
         one is not None
         and one.theta.tobytes() == other.theta.tobytes()
         and one.key.tobytes() == other.key.tobytes()
-        and (None if one.weights is None else one.weights.tobytes())
-        == (None if other.weights is None else other.weights.tobytes())
     )

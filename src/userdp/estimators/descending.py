@@ -1,4 +1,4 @@
-"""The descent of a fit: how gradients are weighted and clipped, for how long, and how far it leads."""
+"""The descent of a fit: where gradients are clipped, how strong the ridges are, and how long it goes on."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from userdp.arrays import BoolArray, FloatArray
 from userdp.engines.interface import Oracle
 from userdp.estimators.calibration import Adjustable, calibrate
-from userdp.estimators.gradients import private_gradient, private_norms, slopes_event
+from userdp.estimators.gradients import private_gradient, private_norm, slopes_event
 from userdp.estimators.rows import Columns
 from userdp.means.clipped import ClippedMean
 from userdp.mechanisms.noise import NoiseSource
@@ -19,7 +19,6 @@ from userdp.planning.calibration import TIMES_ASKED, calibration_share
 from userdp.planning.descent import (
     AVERAGED_SHARE,
     Group,
-    aim,
     clip_ratio,
     descent,
     expected_groups,
@@ -32,9 +31,6 @@ from userdp.privacy.accounting import Event, GaussianEvent, mu_beside
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
 from userdp.problems import L2Ball
-
-# Effectively fewer coefficients than this are not weighed by themselves.
-FEWEST_OF_A_KIND = 4
 
 
 @dataclass(frozen=True)
@@ -94,15 +90,13 @@ def coordinates_of(
 ) -> tuple[BoolArray, FloatArray]:
     """Return masks of the coordinates of numbers (and the intercept) and of booleans, and all importances.
 
-    One mask is for all if one kind is rare. Dropped columns belong to neither.
+    Dropped columns belong to neither, and there is no mask of a kind that does not occur.
     """
     is_kept = np.isfinite(columns.scale)
     ones = np.full(int(has_ones), True)
-    kinds = [np.append(is_kept & ~booleans, ones), np.append(is_kept & booleans, ~ones)]
+    kinds = np.array([np.append(is_kept & ~booleans, ones), np.append(is_kept & booleans, ~ones)])
     importance = np.append(columns.importance, ones)
-    are_many = min(float(importance[kind].sum()) for kind in kinds) >= FEWEST_OF_A_KIND
-    masks = np.array(kinds if are_many else [kinds[0] | kinds[1]])
-    return np.tile(masks, n_rows), np.tile(importance, n_rows)
+    return np.tile(kinds[kinds.any(axis=1)], n_rows), np.tile(importance, n_rows)
 
 
 def descend(
@@ -113,76 +107,74 @@ def descend(
     walk: Walk,
     noise: NoiseSource,
 ) -> Found:
-    """Look at norms and at a pilot gradient; choose weights, radius, time and ridges; descend; calibrate."""
+    """Look at norms and at a pilot gradient; choose radius, time and ridges; descend; calibrate."""
     oracle, parts, h = problem.oracle, problem.parts, problem.curvature
     n, k = oracle.n_users, oracle.dimension
-    if not parts.any():  # every column was dropped, and there is no intercept
+    if not len(parts):  # every column was dropped, and there is no intercept
         statement = PrivacyStatement.certify(budget, events, n_users=n, seeded=noise.seeded)
         return Found(problem.start, np.zeros(k), statement, 0)
-    plain = oracle.weighted(np.ones(k))
-    norms, event = private_norms(plain, problem.start, parts, split.radius, noise)
+    n_kept = int(parts.sum())
+    norm, event = private_norm(oracle, problem.start, n_kept, split.radius, noise)
     events = (*events, event)
     importances = [problem.importance[part] for part in parts]
     n_coefficients = sum(float(one.sum()) for one in importances)
     ratio = clip_ratio(split.effective_users, n_coefficients, problem.adjustable.log_odds)
-    kept = share_kept(ratio)
+    radius, kept = ratio * norm, share_kept(ratio)
     share = calibration_share(split.effective_users, problem.adjustable.count)
     calibration_mu = mu_beside(events, budget.epsilon, budget.delta) * math.sqrt(share / TIMES_ASKED)
     if calibration_mu:
         each = slopes_event(n, calibration_mu, problem.adjustable.count)
         events = (*events, *[each] * TIMES_ASKED)
     least = np.append(np.zeros(k - 1), problem.start_variance)
-    expected = expected_groups(importances, list(norms), problem.signal)
+    expected = expected_groups(importances, problem.signal)
     groups = tuple(replace(group, least=least[part]) for group, part in zip(expected, parts, strict=True))
     left = mu_beside(events, budget.epsilon, budget.delta)
-    pilot = _pilot(problem, groups, ratio, left, noise)
+    pilot = _pilot(problem, groups, radius, kept, left, noise)
     events = (*events, pilot.event)
 
     left = mu_beside(events, budget.epsilon, budget.delta)
-    aimed = aim(pilot.groups, 2 * ratio / (n * left * kept), h)
     chosen = descent(
         pilot.groups,
-        aimed,
+        2 * radius / (n * left * kept),
         curvature=h,
         kept=kept,
         ridge=walk.ridge,
         rounds=walk.rounds,
         pilot=(pilot.event.mu / left) ** 2,
     )
-    weights, steps = spread(aimed.weights, parts), spread(chosen.steps, parts, 0.0)
-    weighted, start = oracle.weighted(weights), problem.start / weights
-    mean = ClippedMean(ratio * aimed.norm).calibrate(n, k, budget, rounds=chosen.rounds, beside=events)
+    steps = spread(chosen.steps, parts)
+    mean = ClippedMean(radius).calibrate(n, k, budget, rounds=chosen.rounds, beside=events)
     optimizer = DPSGD(
         chosen.rounds,
         steps,
         L2Ball(walk.coefficient_bound) if walk.coefficient_bound else EVERYWHERE,
         averaged_share=AVERAGED_SHARE,
     )
-    ridged = replace(weighted, ridge=kept * spread(chosen.ridges, parts, 0.0), ridge_centre=start)
+    ridged = replace(oracle, ridge=kept * spread(chosen.ridges, parts), ridge_centre=problem.start)
     # The pilot is as good as some rounds, all at the start.
-    first = start - chosen.head_start * steps * (pilot.gradient * weights)
+    first = problem.start - chosen.head_start * steps * pilot.gradient
     solution = optimizer.run(ridged, mean, noise, first, walk.progress)
     point, length = calibrate(
         problem.adjustable,
-        plain,
+        oracle,
         problem.start,
-        solution.point * weights,
+        solution.point,
         pilot.gradient / kept,
         effective_users=split.effective_users,
         ratio=ratio,
-        typical=math.hypot(*norms) / math.sqrt(np.count_nonzero(parts)),
+        typical=norm / math.sqrt(n_kept),
         curvature=h,
         mu=calibration_mu,
         noise=noise,
     )
     if walk.coefficient_bound:
-        point *= min(1.0, walk.coefficient_bound / max(float(np.linalg.norm(point / weights)), 1e-100))
-    return Found(point, abs(length) * spread(chosen.noise_std, parts, 0.0), solution.privacy, chosen.rounds)
+        point *= min(1.0, walk.coefficient_bound / max(float(np.linalg.norm(point)), 1e-100))
+    return Found(point, abs(length) * spread(chosen.noise_std, parts), solution.privacy, chosen.rounds)
 
 
 @dataclass(frozen=True)
 class _Pilot:
-    """What one mean gradient at the start tells: itself, without weights, and how strong coefficients are."""
+    """What one mean gradient at the start tells: itself, and how strong coefficients are."""
 
     gradient: FloatArray
     groups: tuple[Group, ...]
@@ -190,25 +182,22 @@ class _Pilot:
 
 
 def _pilot(
-    problem: Problem, groups: tuple[Group, ...], ratio: float, left: float, noise: NoiseSource
+    problem: Problem, groups: tuple[Group, ...], radius: float, kept: float, left: float, noise: NoiseSource
 ) -> _Pilot:
     """Release one mean gradient at the start; learn from it how strong the coefficients of each kind are."""
-    oracle, h, kept = problem.oracle, problem.curvature, share_kept(ratio)
-    aimed = aim(groups, 2 * ratio / (oracle.n_users * left * kept), h)
-    mu = left * math.sqrt(pilot_share(groups, aimed.noise, h))
-    weights = spread(aimed.weights, problem.parts)
-    found = private_gradient(oracle.weighted(weights), problem.start / weights, ratio * aimed.norm, mu, noise)
-    gradient, noise_std = found.value / weights, found.noise_std / (kept * h)
+    oracle, h = problem.oracle, problem.curvature
+    mu = left * math.sqrt(pilot_share(groups, 2 * radius / (oracle.n_users * left * kept), h))
+    found = private_gradient(oracle, problem.start, radius, mu, noise)
     learned = tuple(
-        seen(group, -gradient[part] / (kept * h), noise_std / weight)
-        for group, part, weight in zip(groups, problem.parts, aimed.weights, strict=True)
+        seen(group, -found.value[part] / (kept * h), found.noise_std / (kept * h))
+        for group, part in zip(groups, problem.parts, strict=True)
     )
-    return _Pilot(gradient, learned, found.event)
+    return _Pilot(found.value, learned, found.event)
 
 
-def spread(values: Sequence[float | FloatArray], parts: BoolArray, elsewhere: float = 1.0) -> FloatArray:
-    """Return one number for each coordinate, that of its part."""
-    each = np.full(parts.shape[1], elsewhere)
+def spread(values: Sequence[FloatArray], parts: BoolArray) -> FloatArray:
+    """Return one number for each coordinate, that of its part; 0 where there is none."""
+    each = np.zeros(parts.shape[1])
     for value, part in zip(values, parts, strict=True):
         each[part] = value
     return each

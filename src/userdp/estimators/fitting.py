@@ -6,8 +6,8 @@ r"""What happens inside ``fit``: private scales, a private start, then clipped d
 3. **Location**: where each number of one sign lies and how wide it is, from ever closer looks at its rows; then a mean
    around there; and 4. its **second moment**.
 5. **Rates**: how often each boolean is true.
-6. **Norms** of the users' gradients at the start, and 7. a **pilot**: their mean. They tell how strongly numbers and
-   booleans speak, hence how gradients are weighted and clipped, and how strong a ridge is.
+6. **Norms** of the users' gradients at the start, and 7. a **pilot**: their mean. They tell where gradients are
+   clipped, and how strongly numbers and booleans speak, hence how strong their ridges are.
 8. **Descent**: full-batch gradient descent on the users' clipped mean gradients, for whatever budget the stages left.
 9. **Calibration**: how long the coefficients ought to be, and where the intercept, by the slopes of the loss there.
 

@@ -1,12 +1,14 @@
 r"""What an estimator learns from the users' gradients besides descending, each stage private by itself.
 
-How large gradients are, part by part; one mean gradient ahead of the descent; and how steep the loss is where it led,
+How large gradients are; one mean gradient ahead of the descent; and how steep the loss is where it led,
 along some directions. Proofs: ``docs/proofs/stages.md``.
 """
 
+import math
+
 import numpy as np
 
-from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.arrays import FloatArray, IntArray
 from userdp.engines.interface import Oracle
 from userdp.estimators.balls import BallMean, ball_event, ball_mean, private_mean_in_ball
 from userdp.estimators.votes import private_counts
@@ -21,32 +23,28 @@ _NORM_BINS = np.arange(-16, 5)
 CALIBRATION = "calibration"
 
 
-def private_norms(
-    oracle: Oracle, theta: FloatArray, parts: BoolArray, mu: float, noise: NoiseSource
-) -> tuple[FloatArray, GaussianEvent]:
-    """Find the typical norms of parts of the users' gradients: medians of log-normal laws fitted to noisy counts.
+def private_norm(
+    oracle: Oracle, theta: FloatArray, n_coordinates: int, mu: float, noise: NoiseSource
+) -> tuple[float, GaussianEvent]:
+    """Find the typical norm of the users' gradients: the median of a log-normal law fitted to noisy counts.
 
-    Where the counts say little, the norm of a typical gradient of scaled features, sqrt(dimension)/4, is assumed.
+    ``n_coordinates`` of them may be other than zero. Where the counts say little, the norm of a typical gradient of
+    scaled features, sqrt(n_coordinates)/4, is assumed.
 
-    **Guarantee**: the event's; one user moves one norm of each part.
+    **Guarantee**: the event's; one user moves one norm.
     """
-    norms = np.concatenate(oracle.ask(theta, _part_norms, parts))
-    units = np.sqrt(parts.sum(axis=1))
+    norms = np.concatenate(oracle.ask(theta, _norms))
+    unit = math.sqrt(n_coordinates)
     edges = 2.0 ** (_NORM_BINS[:-1] / 2)
-    votes = np.where(np.isnan(norms), np.nan, _NORM_BINS[np.searchsorted(edges, norms / units)])
-    found = private_counts(votes, _NORM_BINS, mu, "gradient norms", noise)
+    votes = np.where(np.isnan(norms), np.nan, _NORM_BINS[np.searchsorted(edges, norms / unit)])
+    found = private_counts(votes[:, None], _NORM_BINS, mu, "gradient norms", noise)
     places = found.places((NORM_SPREAD,), lambda halves: -0.5 * ((halves / 2 + 2) / 1.5) ** 2)
-    medians: FloatArray = units * 2.0 ** ((places.place - 0.5) / 2)
-    return medians, found.event
+    return unit * 2.0 ** float((places.place[0] - 0.5) / 2), found.event
 
 
-def _part_norms(vectors: FloatArray, parts: BoolArray) -> FloatArray:
-    """Return the norms of each vector's parts, bit for bit a function of that vector.
-
-    Row after row in memory: how a mask lays its columns out depends on the number of rows, and so would the sums.
-    """
-    squares = [np.ascontiguousarray(vectors[:, part]) ** 2 for part in parts]
-    norms: FloatArray = np.sqrt(np.stack([one.sum(axis=1) for one in squares], axis=1))
+def _norms(vectors: FloatArray) -> FloatArray:
+    """Return each vector's norm, bit for bit a function of that vector: row after row in memory."""
+    norms: FloatArray = np.sqrt((np.ascontiguousarray(vectors) ** 2).sum(axis=1))
     return norms
 
 

@@ -1,14 +1,11 @@
 r"""How an estimator descends, from public numbers and what its stages released.
 
-Coefficients come in groups: those of numbers (and the intercept), and those of booleans. Of a group three things are
-known: how important each of its coefficients is (as many as their importances add up to there are, effectively), how
-large its part of a user's gradient typically is, and how strong a typical coefficient may be expected (a prior variance
-tau^2, better known once a pilot gradient was released; tau_i^2 in proportion to the importance). From them follow
+Coefficients come in groups: those of numbers (and the intercept), and those of booleans. Of a group two things are
+known: how important each of its coefficients is (as many as their importances add up to there are, effectively), and
+how strong a typical coefficient may be expected (a prior variance tau^2, better known once a pilot gradient was
+released; tau_i^2 in proportion to the importance). From them and the noise s of a mean gradient follow
 
-* **weights** a_g: gradients are clipped whole, so a group can be given more of the clip radius at the cost of the
-  other. Coefficient i of a group faces noise s/(h a_g), s = (noise per norm) sqrt(sum_g (a_g norm_g)^2), and
-  loses tau_i^2 e/(tau_i^2 + e), e = (s/(h a_g))^2, if it is shrunk as well as possible; the weights make the sum least;
-* a **ridge** for each coefficient, s^2/(h tau_i^2), the one that shrinks so;
+* a **ridge** for each coefficient, s^2/(h tau_i^2): that which shrinks it, for the curvature h, as well as possible;
 * **time**: the less noise in the coefficients over what they are expected to be, the longer. Stopping early is a ridge
   of its own.
 
@@ -54,8 +51,6 @@ class Group:
     ----------
     importance : array of shape (k,)
         How much may be expected of each, over what may be expected of a typical one.
-    norm : float
-        Typical norm of a user's gradient in them.
     variance : float
         Prior variance of a typical one.
     least : float or array of shape (k,)
@@ -63,7 +58,6 @@ class Group:
     """
 
     importance: FloatArray
-    norm: float
     variance: float
     least: float | FloatArray = 0.0
 
@@ -79,17 +73,8 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Aim:
-    """Weights of the groups, and what follows: a user's typical norm, and the noise of the mean gradient in all."""
-
-    weights: tuple[float, ...]
-    norm: float
-    noise: float
-
-
-@dataclass(frozen=True)
 class Descent:
-    """Rounds, and steps and ridges of each group, of a descent on weighted and clipped gradients.
+    """Rounds, and steps and ridges of each group, of a descent on clipped gradients.
 
     Attributes
     ----------
@@ -100,7 +85,7 @@ class Descent:
     head_start : float
         How many of the rounds the pilot gradient is as good as.
     noise_std : tuple of arrays
-        Of each coefficient of a group at the end, in coordinates without weights, to first order.
+        Of each coefficient of a group at the end, to first order.
     """
 
     rounds: int
@@ -110,15 +95,13 @@ class Descent:
     noise_std: tuple[FloatArray, ...]
 
 
-def expected_groups(
-    importances: Sequence[FloatArray], norms: Sequence[float], signal: float
-) -> tuple[Group, ...]:
-    """Share a squared norm of all coefficients out equally among the groups, then among their coefficients."""
+def expected_groups(importances: Sequence[FloatArray], signal: float) -> tuple[Group, ...]:
+    """Share a squared norm of all coefficients out equally among the groups, then among their coefficients.
+
+    A group that is effectively less than one coefficient is given the less.
+    """
     each = signal / len(importances)
-    return tuple(
-        Group(importance, norm, each / float(importance.sum()))
-        for importance, norm in zip(importances, norms, strict=True)
-    )
+    return tuple(Group(one, each / max(float(one.sum()), 1.0)) for one in importances)
 
 
 def clip_ratio(effective_users: float, n_coefficients: float, log_odds: float = 0.0) -> float:
@@ -137,30 +120,6 @@ def share_kept(ratio: float) -> float:
     normal, points = NormalDist(), 200
     halves = (NORM_SPREAD * normal.inv_cdf((i + 0.5) / points) for i in range(points))
     return sum(min(1.0, ratio * math.exp2(-half / 2)) for half in halves) / points
-
-
-def aim(groups: Sequence[Group], noise_per_norm: float, curvature: float) -> Aim:
-    """Choose the weights, powers of two of which the largest is 1, that lose least.
-
-    ``noise_per_norm`` is the noise of the mean gradient, over what clipping keeps, for users of typical norm 1.
-    """
-
-    def weighted(weights: tuple[float, ...]) -> Aim:
-        norm = math.hypot(*(a * group.norm for a, group in zip(weights, groups, strict=True)))
-        return Aim(weights, norm, noise_per_norm * norm)
-
-    def loss(choice: Aim) -> float:
-        noises = ((choice.noise / (curvature * a)) ** 2 for a in choice.weights)
-        return sum(
-            float((group.variances * noise / (group.variances + noise)).sum())
-            for group, noise in zip(groups, noises, strict=True)
-        )
-
-    if len(groups) == 1:
-        return weighted((1.0,))
-    halvings = [2.0**-i for i in range(6)]
-    choices = [weighted((1.0, a)) for a in halvings] + [weighted((a, 1.0)) for a in halvings[1:]]
-    return min(choices, key=loss)
 
 
 def pilot_share(groups: Sequence[Group], noise: float, curvature: float) -> float:
@@ -186,7 +145,7 @@ def seen(group: Group, coefficients: FloatArray, noise_std: float) -> Group:
 
 def descent(
     groups: Sequence[Group],
-    aimed: Aim,
+    noise: float,
     *,
     curvature: float,
     kept: float,
@@ -198,8 +157,8 @@ def descent(
 
     Parameters
     ----------
-    aimed : Aim
-        Its noise is that of the mean gradient per coordinate if all were spent on one round, over ``kept``.
+    noise : float
+        Of the mean gradient, by coordinate, if all were spent on one round; over ``kept``.
     curvature : float
         Of the loss along the predictor.
     kept : float
@@ -210,24 +169,15 @@ def descent(
         Squared mu of a pilot gradient, over that of the descent.
     """
     k, h = sum(group.size for group in groups), curvature
-    ridges = [
-        a**2 * ridge + aimed.noise**2 / (h * group.variances)
-        for a, group in zip(aimed.weights, groups, strict=True)
-    ]
-    noises = [aimed.noise / (h * a) for a in aimed.weights]
-    spread = math.sqrt(sum(group.size * noise**2 for group, noise in zip(groups, noises, strict=True)))
     signal = math.sqrt(sum(group.size * group.variance for group in groups))
+    ridges = [ridge + noise**2 / (h * group.variances) for group in groups]
     kappa = max(6.0, 2.4 * math.sqrt(k))
-    time = 7.5 * (0.3 * signal / spread) ** 0.75
-    curvatures = [h * a**2 for a in aimed.weights]
+    time = 7.5 * (0.3 * signal * h / (noise * math.sqrt(k))) ** 0.75
     n_rounds = rounds or math.ceil(kappa * min(max(time, 3.0), 60.0))
     return Descent(
         n_rounds,
         min(pilot * n_rounds, _PILOT_REACH * kappa),
-        tuple(1 / (kappa * kept * (c + r)) for c, r in zip(curvatures, ridges, strict=True)),
+        tuple(1 / (kappa * kept * (h + one)) for one in ridges),
         tuple(ridges),
-        tuple(
-            noise * c / (c + r) / math.sqrt(AVERAGED_SHARE)
-            for noise, c, r in zip(noises, curvatures, ridges, strict=True)
-        ),
+        tuple(noise / (h + one) / math.sqrt(AVERAGED_SHARE) for one in ridges),
     )

@@ -27,7 +27,6 @@ from userdp.planning.descent import (
     AVERAGED_SHARE,
     Descent,
     Group,
-    aim,
     clip_ratio,
     descent,
     pilot_share,
@@ -67,12 +66,10 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     asked = calibration_share(split.effective_users, 2)
     length_mu, left = left * math.sqrt(asked), left * math.sqrt(1 - asked)
     assumed, really = share_kept(ratio), min(1.0, ratio)
-    groups = (Group(np.ones(k), typical, 1 / k),)
-    first = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
-    left *= math.sqrt(1 - pilot_share(groups, first.noise, _START_CURVATURE))
+    groups = (Group(np.ones(k), 1 / k),)
     noise = 2 * ratio * typical / (n_users * left)
-    aimed = aim(groups, 2 * ratio / (n_users * left * assumed), _START_CURVATURE)
-    chosen = descent(groups, aimed, curvature=_START_CURVATURE, kept=assumed)
+    noise /= math.sqrt(1 - pilot_share(groups, noise / assumed, _START_CURVATURE))
+    chosen = descent(groups, noise / assumed, curvature=_START_CURVATURE, kept=assumed)
     share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * float(chosen.ridges[0][0]))
     before, trust, error = expected_length(ratio), 0.0, 0.0
     if length_mu:

@@ -1,0 +1,52 @@
+"""How a fit sorts its coefficients before it descends."""
+
+import numpy as np
+import pytest
+
+from userdp.data.users import Users
+from userdp.estimators import descending, fitting
+from userdp.estimators.descending import coordinates_of
+from userdp.estimators.fitting import Options, Task
+from userdp.estimators.rows import Columns
+from userdp.mechanisms.noise import SeededNoise
+from userdp.privacy.budget import Budget
+from userdp.problems import Squared
+
+
+def columns(*scales):
+    return Columns(np.zeros(len(scales)), np.array(scales), np.linspace(1.0, 2.0, len(scales)))
+
+
+def test_numbers_and_booleans_are_of_different_kinds():
+    parts, importance = coordinates_of(
+        columns(1.0, 2.0, np.inf, 1.0), np.array([False, True, True, True]), True, 1
+    )
+    assert parts.tolist() == [[True, False, False, False, True], [False, True, False, True, False]]
+    assert importance == pytest.approx([1.0, 4 / 3, 5 / 3, 2.0, 1.0])
+
+
+@pytest.mark.parametrize("is_boolean", [False, True])
+def test_a_kind_that_does_not_occur_has_no_part(is_boolean):
+    parts, _ = coordinates_of(columns(1.0, 1.0), np.full(2, is_boolean), False, 3)
+    assert parts.tolist() == [[True] * 6]
+    dropped, _ = coordinates_of(columns(np.inf, np.inf), np.full(2, is_boolean), False, 3)
+    assert dropped.shape == (0, 6)
+
+
+def test_booleans_that_say_nothing_are_not_believed_because_numbers_say_much(monkeypatch):
+    """Else a handful of rare indicators would be fitted to noise."""
+    rng, learned = np.random.default_rng(0), []
+    numbers, rare = rng.normal(size=(20_000, 3)), rng.random(size=(20_000, 3)) < 0.05
+    y = 2 * numbers[:, 0] + rng.normal(size=20_000)
+    users = Users(np.hstack([numbers, rare]), np.arange(0, 20_001, 4), y)
+    descent = descending.descent
+
+    def watched(groups, *arguments, **options):
+        learned.append([group.variance for group in groups])
+        return descent(groups, *arguments, **options)
+
+    monkeypatch.setattr(descending, "descent", watched)
+    options = Options(booleans=(False,) * 3 + (True,) * 3)
+    fitting.fit(users, Task(Squared(), curvature=1.0), Budget(2.0, 1e-6), options, SeededNoise(0))
+    of_numbers, of_booleans = learned[0]
+    assert of_booleans < 0.1 * of_numbers
