@@ -14,6 +14,7 @@ from userdp.data import Users
 from userdp.engines import LocalEngine
 from userdp.errors import InvalidInputError, NotConcentratedError, PrivacyWarning, TooFewUsersError
 from userdp.means import ClippedMean, ConcentratedMean
+from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD, Localization
 from userdp.problems import (
     Absolute,
@@ -96,24 +97,33 @@ def test_a_plan_for_groups_takes_them_for_users():
         userdp.minimize(SquaredDistance(), USERS, plan=plan, group_size=3)
 
 
-def test_phases_take_whole_groups(monkeypatch):
+def test_phases_take_whole_groups_of_a_secret_order(monkeypatch):
     """A user sits in one group, and a group in one phase; the last group has one user less."""
-    oracles = []
-    oracle = LocalEngine.oracle
+    oracles, orders = [], []
+    oracle, permutation = LocalEngine.oracle, SeededNoise.permutation
 
     def watched(engine, loss, users, **options):
         oracles.append(users.rows[::M, 0])
         return oracle(engine, loss, users, **options)
 
+    def drawn(noise, n):
+        orders.append(permutation(noise, n))
+        return orders[-1]
+
     monkeypatch.setattr(LocalEngine, "oracle", watched)
+    monkeypatch.setattr(SeededNoise, "permutation", drawn)
     plan = make_plan(n_users=1_000, items_per_user=2 * M, strong_convexity=1.0)
     users = make_users(1_999)
     solution = userdp.minimize(SquaredDistance(), users, plan=plan, group_size=2, random_state=0)
     sizes = [phase.n_users for phase in plan.phases]
     assert len(sizes) > 1
-    assert [-(-len(rows) // 2) for rows in oracles] == sizes
-    everybody = np.concatenate(oracles)
-    assert len(np.unique(everybody)) == len(everybody)
+    of_users, of_groups = orders
+    groups = [of_users[i : i + 2] for i in range(0, 1_999, 2)]
+    phases = np.split(of_groups, np.cumsum(sizes))[:-1]
+    assert len(phases) == len(oracles)
+    for rows, chosen in zip(oracles, phases, strict=True):
+        expected = np.concatenate([groups[group] for group in np.sort(chosen)])
+        assert rows.tolist() == users.rows[::M, 0][expected].tolist()
     assert np.linalg.norm(solution.point - TARGET) < 0.3
     assert (solution.privacy.epsilon, solution.privacy.n_users) == (4.0, 1_999)
     said = " ".join(solution.privacy.assumptions)

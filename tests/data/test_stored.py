@@ -7,11 +7,13 @@ import polars as pl
 import pytest
 
 import userdp
-from userdp.data import StoredUsers, load_users, store_users
+from userdp.data import StoredUsers, Users, load_users, store_users
 from userdp.data.parts import taken
+from userdp.engines.groups import users_of
 from userdp.errors import InvalidInputError
 from userdp.means import ClippedMean, ConcentratedMean
 from userdp.optimizers import DPSGD, ItemDPSGD, PhasedERM
+from userdp.planning import Plan
 from userdp.problems import Distance, Logistic
 from userdp.training import minimize
 
@@ -101,7 +103,7 @@ def test_phases_and_capped_users_come_from_disk_as_well(folder, tmp_path, option
     assert point(stored) == point(load_users(folder, **COLUMNS).users)
 
 
-def test_a_plan_of_phases_is_run_from_disk_as_in_memory(tmp_path):
+def test_a_plan_of_phases_is_run_from_disk_as_in_memory(tmp_path, monkeypatch):
     """Also where rounds smooth by sampling, of which every user has a sample of their own."""
     rng = np.random.default_rng(0)
     x = 0.1 * rng.normal(size=(600, 2))
@@ -113,6 +115,7 @@ def test_a_plan_of_phases_is_run_from_disk_as_in_memory(tmp_path):
     assert [phase.n_users for phase in plan.phases] == [75, 150]
     stored = store_users(table, tmp_path / "users", part_bytes=6_000, user="id")
     assert len(stored.parts) == 3
+    monkeypatch.setattr(Plan, "mean", lambda *_: ClippedMean(0.3))  # which compiles faster
     in_memory = load_users(table, user="id").users
     points = [minimize(Distance(), users, plan=plan, random_state=0).point for users in (stored, in_memory)]
     assert points[0].tobytes() == points[1].tobytes()
@@ -126,10 +129,37 @@ def test_some_users_of_parts_are_those_of_the_whole(folder, tmp_path):
         parts = [some.read(i) for i in range(len(some.parts))]
         assert np.array_equal(np.concatenate([p.rows for p in parts]), expected.rows, equal_nan=True)
         assert [part.n_users for part in some.parts] == [part.n_users for part in parts]
-        assert [part.n_rows for part in some.parts] == [len(part.rows) for part in parts]
         borders = np.cumsum([0, *(part.n_users for part in parts)])
         assert [part.first_user for part in some.parts] == borders[:-1].tolist()
         assert (some.n_users, some.n_features, some.has_targets) == (len(chosen), 3, True)
+
+
+def test_phases_take_whole_groups_from_disk(folder, tmp_path, monkeypatch):
+    """The answer is that of the users in memory, in the secret order in which they were stored."""
+    stored = store_users(folder, tmp_path / "users", part_bytes=2_000, groups_of=3, **COLUMNS)
+    parts = [stored.read(i) for i in range(len(stored.parts))]
+    items = np.concatenate([part.items_per_user for part in parts])
+    assert len(parts) > 5
+    assert len(items) % 3
+    in_memory = Users(
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([[0], np.cumsum(items)]),
+        np.concatenate([part.targets for part in parts]),
+    )
+    some = taken(stored, users_of(np.array([40, 66, 3, 4]), 3, 200))
+    assert all(part.first_user % 3 == 0 for part in some.parts)
+    plan = userdp.plan(
+        n_users=67, items_per_user=12, n_features=3, epsilon=8.0, delta=1e-3, smoothness=1.0,
+        strong_convexity=1.0, max_rounds=2,
+    )  # fmt: skip
+    assert plan.phases[0].n_users < 67
+    monkeypatch.setattr("userdp.training._Run.in_groups", lambda run, group_size: run.users)
+    monkeypatch.setattr(Plan, "mean", lambda *_: ClippedMean(0.3))  # which needs fewer users
+    solutions = [
+        minimize(Logistic(), users, plan=plan, group_size=3, random_state=0) for users in (stored, in_memory)
+    ]
+    assert solutions[0].point.tobytes() == solutions[1].point.tobytes()
+    assert solutions[0].privacy.n_users == 200
 
 
 def test_the_folder_says_that_it_is_sensitive_and_is_its_owner_s(folder, tmp_path):

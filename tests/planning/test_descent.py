@@ -47,12 +47,6 @@ def test_a_signal_is_shared_out_equally():
     assert 4 * numbers.variance == pytest.approx(100 * booleans.variance) == pytest.approx(0.6)
 
 
-def test_a_kind_that_is_less_than_one_coefficient_is_given_less():
-    numbers, booleans = expected_groups([np.ones(4), np.full(2, 0.05)], 1.2)
-    assert numbers.size * numbers.variance == pytest.approx(0.6)
-    assert booleans.size * booleans.variance == pytest.approx(0.1 * 0.6)
-
-
 def test_less_noise_means_longer_descent_and_a_smaller_ridge():
     group = (Group(np.ones(20), 0.05),)
     noisy, quiet = (descent(group, s, curvature=H, kept=0.8) for s in (0.05, 0.001))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -23,11 +23,14 @@ _PIECE = 2**20
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive users: where they begin in the whole data, and how many they are."""
+    """Consecutive users: where they begin in the whole data, and how many they are.
+
+    How many rows they have is None where nobody has counted.
+    """
 
     first_user: int
     n_users: int
-    n_rows: int
+    n_rows: int | None = None
 
 
 class UsersInParts(Protocol):
@@ -87,6 +90,7 @@ def capped(users: AnyUsers, max_items: int, generator: np.random.Generator) -> A
     generators = []
     for part in users.parts:
         generators.append(deepcopy(generator))
+        assert part.n_rows is not None
         generator.random(part.n_rows)  # what the part's own rows draw
     return _Capped(users, max_items, tuple(generators))
 
@@ -188,12 +192,10 @@ class _Taken(_Derived):
         whole, places = self.members[part]
         return self.users.read(whole).take(places)
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Part, ...]:
-        n_rows = [len(self.read(i).rows) for i in range(len(self.members))]
         n_users = [len(places) for _, places in self.members]
-        firsts = np.cumsum([0, *n_users[:-1]]).tolist()
-        return tuple(map(Part, firsts, n_users, n_rows))
+        return tuple(map(Part, accumulate([0, *n_users]), n_users))
 
     @property
     def n_users(self) -> int:

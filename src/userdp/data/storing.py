@@ -171,7 +171,7 @@ def _sort_part(stored: StoredUsers, number: int, offsets: IntArray, dtype: DType
     part = stored.parts[number]
     raw = {name: stored.folder / f"{number}.{name}" for name in ("places", "rows", "targets")}
     order = np.argsort(np.fromfile(raw["places"], np.int64))
-    rows = np.fromfile(raw["rows"], dtype).reshape(part.n_rows, stored.n_features)
+    rows = np.fromfile(raw["rows"], dtype).reshape(-1, stored.n_features)
     np.save(stored.file(number, "rows"), rows[order])
     if stored.has_targets:
         np.save(stored.file(number, "targets"), np.fromfile(raw["targets"], np.float64)[order])

@@ -139,10 +139,10 @@ def local_oracle(
 
 def _in_halves(users: Packed | SideBySide | Block, dtype: DTypeLike) -> Packed | SideBySide | Block:
     """Round features to float16; one that is too large for it becomes an infinity, and its user null."""
-    features = zeros(users.features.shape, dtype)
+    halves = zeros(users.features.shape, np.float16)
     with np.errstate(all="ignore"):  # no warning may tell
-        np.copyto(features, users.features.astype(np.float16))
-    return replace(users, features=features)
+        np.copyto(halves, users.features, casting="same_kind")
+    return replace(users, features=halves.astype(dtype, copy=False))
 
 
 def _device(name: str | None) -> jax.Device | None:

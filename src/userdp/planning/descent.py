@@ -96,12 +96,9 @@ class Descent:
 
 
 def expected_groups(importances: Sequence[FloatArray], signal: float) -> tuple[Group, ...]:
-    """Share a squared norm of all coefficients out equally among the groups, then among their coefficients.
-
-    A group that is effectively less than one coefficient is given the less.
-    """
+    """Share a squared norm of all coefficients out equally among the groups, then among their coefficients."""
     each = signal / len(importances)
-    return tuple(Group(one, each / max(float(one.sum()), 1.0)) for one in importances)
+    return tuple(Group(one, each / float(one.sum())) for one in importances)
 
 
 def clip_ratio(effective_users: float, n_coefficients: float, log_odds: float = 0.0) -> float:

@@ -45,7 +45,7 @@ class Shares:
     rates : float
         How often each boolean is true.
     radius : float
-        The typical norms of a user's gradient.
+        The typical norm of a user's gradient.
     """
 
     mu: float
