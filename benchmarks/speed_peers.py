@@ -15,7 +15,7 @@ from benchmarks.peers.run import METHODS, ROOT
 from userdp.data.users import Users
 
 # So many rounds are measured, after as many that are not: all of a training where a round is fast.
-ROUNDS = {"jax_privacy_peer": 200, "opacus_peer": 5, "pfl_peer": 2}
+ROUNDS = {"jax_privacy_peer": 200, "opacus_peer": 5, "opacus_adaptive": 20, "pfl_peer": 2}
 
 
 def milliseconds_per_round(users: Users) -> dict[str, float]:

@@ -32,9 +32,10 @@ user, at most 64 rows a user for everybody, user-disjoint test sets. Before a ra
 * `jax_privacy_peer`, `opacus_peer`, `pfl_peer`: the peers' own code at that tuned setting, 5 seeds. They calibrate for
   removing a user; their noise is doubled, since replacing one moves a clipped sum twice as far. Every user takes part
   in every round.
-* `pfl_adaptive`, `userdp_adaptive`: the clip follows the median norm from the tuned clip on; where it outgrows the
-  tuned clip the step shrinks, so that the noise reaches as far as in the tuned descent. pfl simulates users one by one,
-  a sixth of a millisecond each in every round.
+* `pfl_adaptive`, `opacus_adaptive`, `userdp_adaptive`: the clip follows the median norm from the tuned clip on; where
+  it outgrows the tuned clip the step shrinks, so that the noise reaches as far as in the tuned descent. pfl simulates
+  users one by one, a sixth of a millisecond each in every round. opacus puts its users into a batch once here; in
+  `opacus_peer` its data loader does so in every round, which takes most of the time.
 * `diffprivlib_peer`: row-level privacy at epsilon/64 (group privacy), delta = 0; classification only. Its bound on the
   norm of rows and its regularization are the best of a grid on the test loss, which takes a thousand fits.
 """

@@ -66,6 +66,7 @@ METHODS = {
     "userdp_adaptive": Method(),
     "jax_privacy_peer": Method("jax_privacy"),
     "opacus_peer": Method("opacus"),
+    "opacus_adaptive": Method("opacus"),
     "pfl_peer": Method("pfl"),
     "pfl_adaptive": Method("pfl"),
     "diffprivlib_peer": Method("diffprivlib", tasks=("classification",), grid=DIFFPRIVLIB_GRID),

@@ -1,7 +1,9 @@
 """opacus: one item of the data set is one user of shape (m, d), so that ``grad_sample`` is a user's mean gradient."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Any
 
 import torch
 from opacus import PrivacyEngine
@@ -20,14 +22,15 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int) -> float:
     )  # fmt: skip
 
 
-def fit(job: Job, seed: int) -> Fit:
+def private(job: Job, seed: int, **clipping: Any) -> tuple[Any, Any, Any]:
+    """Return what opacus makes of model, optimizer and data; ``clipping`` are its options."""
     warnings.simplefilter("ignore")
     torch.manual_seed(seed)
     X, y, weights = map(torch.from_numpy, job.padded())
     model = torch.nn.Linear(X.shape[2], 1, bias=False)
     torch.nn.init.zeros_(model.weight)
     loader = DataLoader(TensorDataset(X, y, weights), batch_size=job.n_users)
-    model, optimizer, loader = PrivacyEngine().make_private(
+    return PrivacyEngine().make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=job.step),
         data_loader=loader,
@@ -35,10 +38,18 @@ def fit(job: Job, seed: int) -> Fit:
         noise_multiplier=2 * noise_multiplier(job.epsilon, job.delta, job.rounds),
         max_grad_norm=job.clip,
         poisson_sampling=False,
+        **clipping,
     )
 
+
+def descend(
+    job: Job, model: Any, optimizer: Any, batches: Iterable[Any], change_step: Callable[[], None]
+) -> Fit:
+    """Go through the rounds; ``batches`` are gone through in every one, and ``change_step`` is called before it."""
+
     def one_round() -> None:
-        for X, y, weights in loader:
+        for X, y, weights in batches:
+            change_step()
             optimizer.zero_grad()
             z = model(X)[..., 0]
             if job.task == "classification":
@@ -51,6 +62,11 @@ def fit(job: Job, seed: int) -> Fit:
     _, seconds = timed(lambda: [one_round() for _ in range(job.rounds)])
     theta = model._module.weight.detach().numpy()[0]
     return Fit(job.test_X @ theta, seconds, job.rounds)
+
+
+def fit(job: Job, seed: int) -> Fit:
+    model, optimizer, loader = private(job, seed)
+    return descend(job, model, optimizer, loader, lambda: None)
 
 
 if __name__ == "__main__":
