@@ -28,7 +28,7 @@ from benchmarks.peers.tables import prepare
 from benchmarks.peers.tune import gdp_mu, load_tuned
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = RESULTS / "peers.json"
+PUBLISHED, REFERENCES = RESULTS / "peers.json", RESULTS / "peers_references.json"
 Row = dict[str, Any]
 TUNING_SEEDS = 8
 
@@ -78,13 +78,12 @@ def key(row: Row) -> tuple[Any, ...]:
 
 
 def reference_loss(problem: Problem) -> float:
-    """Test loss of the fit without privacy, computed once."""
-    path = BUILD / "references.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
+    """Test loss of the fit without privacy, computed once: with many users it takes minutes."""
+    known = json.loads(REFERENCES.read_text()) if REFERENCES.exists() else {}
     name = f"{problem.table} {problem.task} {problem.users}"
     if name not in known:
         known[name] = reference(problem).loss
-        path.write_text(json.dumps(known, indent=1))
+        REFERENCES.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     return float(known[name])
 
 
@@ -257,6 +256,8 @@ def main() -> None:
     parser.add_argument("--publish", action="store_true", help="write what is there, measure nothing")
     options = parser.parse_args()
     results = ResumedRows(PUBLISHED, key, options.fresh)
+    if options.fresh:
+        REFERENCES.unlink(missing_ok=True)
     if not options.publish:
         forget(results, options)
         available = prepare()
