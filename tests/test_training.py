@@ -321,3 +321,53 @@ def test_the_answer_does_not_depend_on_the_number_of_threads():
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         outputs.append(json.loads(done.stdout))
     assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 1_000])
+@pytest.mark.parametrize("loss", [Logistic(), Regularized(Logistic(), 0.1), SampledSmoothing(Hinge(), 0.1)])
+def test_a_start_of_another_length_is_refused(loss, length):
+    """A kernel would take it for the length of a row, and read those of other users."""
+    rows = np.random.default_rng(0).normal(size=(N, D))
+    labelled = Users.from_rows(rows, np.arange(N), rows[:, 0] > 0)
+    with pytest.raises(InvalidInputError, match=f"theta has {D} coordinates"):
+        userdp.minimize(loss, labelled, start=np.zeros(length), **BY_HAND)
+
+
+def test_a_loss_that_cannot_tell_takes_a_start_of_any_length():
+    loss = JaxLoss(lambda theta, z: (theta[:2] ** 2).sum() - z[0] * theta[4])
+    assert userdp.minimize(loss, make_users(), start=np.zeros(5), **BY_HAND).point.shape == (5,)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"group_size": 2.5}, "group_size must be an integer"),
+        ({"min_items": "3"}, "min_items must be an integer"),
+        ({"max_items": 2.5}, "max_items must be an integer"),
+        ({"epsilon": "1"}, "epsilon must be a number"),
+        ({"mean": "clipped"}, "mean must be one of userdp.means"),
+        ({"optimizer": 3}, "optimizer must be one of userdp.optimizers"),
+        ({"engine": "gpu"}, "engine must be a userdp.engines"),
+        ({"start": 0.5}, "start must be a vector"),
+        ({"optimizer": DPSGD(5, np.ones(2))}, "step_size must be one number or 3"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(more, message):
+    with pytest.raises(InvalidInputError, match=message):
+        userdp.minimize(SquaredDistance(), make_users(), **BY_HAND | more)
+
+
+def test_a_plan_of_the_wrong_kind():
+    with pytest.raises(InvalidInputError, match=r"plan must be made by userdp\.plan"):
+        userdp.minimize(SquaredDistance(), make_users(), plan=3)
+
+
+def test_a_loss_of_plain_rows_refuses_targets():
+    labelled = Users.from_rows(np.zeros((N, D)), np.arange(N), np.zeros(N))
+    with pytest.raises(InvalidInputError, match="rows without targets"):
+        userdp.minimize(SquaredDistance(), labelled, **BY_HAND)
+
+
+def test_a_statement_says_what_a_user_is():
+    solution = userdp.minimize(SquaredDistance(), make_users(), unit="patient", random_state=0, **BY_HAND)
+    assert solution.privacy.unit == "patient"

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +12,7 @@ from userdp.data.parts import AnyUsers, capped, taken
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
 from userdp.engines.groups import n_groups, users_of
-from userdp.engines.interface import Engine, LocalEngine, Oracle
+from userdp.engines.interface import Engine, LocalEngine, Oracle, checked_engine
 from userdp.engines.local import Objective, n_parameters
 from userdp.errors import InvalidInputError, NotConcentratedError
 from userdp.means.interface import MeanEstimator
@@ -21,7 +22,8 @@ from userdp.optimizers.dp_sgd import EVERYWHERE, Solution
 from userdp.optimizers.rounds import Progress
 from userdp.planning import PhasePlan, Plan
 from userdp.privacy.budget import Budget
-from userdp.problems import GLM, Domain, Loss, Regularized, SampledSmoothing, SmoothedGLM
+from userdp.problems import GLM, Domain, Loss, Regularized, SampledGLM, SampledSmoothing, SmoothedGLM
+from userdp.problems._checks import count
 
 
 def minimize(
@@ -34,6 +36,7 @@ def minimize(
     mean: MeanEstimator | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    unit: str | None = None,
     start: ArrayLike | None = None,
     min_items: int = 1,
     max_items: int | None = None,
@@ -66,6 +69,8 @@ def minimize(
         take ``max_items`` instead of a ``mean``.
     mean : MeanEstimator
         Any private mean with its radius, for example ``ConcentratedMean(radius, gate="deferred")``.
+    epsilon, delta, unit : float, float, str
+        The budget of numbers chosen by hand, and what one user is, in words for the statement ("patient").
     start : array
         Where to start; the origin by default. Public.
     min_items, max_items : int
@@ -106,15 +111,26 @@ def minimize(
         raise InvalidInputError(
             f"users must be Users.from_rows(X, groups, y) or StoredUsers, got {type(users).__name__}"
         )
-    if max_items is not None and max_items < min_items:
+    fewest = count("min_items", min_items, 1, "1 takes every user")
+    count("group_size", group_size, 1, "1 lets every user stand alone")
+    if max_items is not None and count("max_items", max_items, 1, "leave it out for all rows") < fewest:
         raise InvalidInputError(
             f"max_items = {max_items} is below min_items = {min_items}: every user would be null"
         )
     first = None if start is None else _as_point(start)
+    _check_kind(
+        "loss", loss, Loss | SampledSmoothing | SampledGLM, "a userdp.problems loss, for example JaxLoss(f)"
+    )
+    _check_kind("plan", plan, Plan | None, "made by userdp.plan")
+    optimizers = DPSGD | PhasedERM | ItemDPSGD | LocalizedSGD
+    _check_kind("optimizer", optimizer, optimizers | None, "one of userdp.optimizers")
+    _check_kind("mean", mean, MeanEstimator | None, "one of userdp.means")
     by_rows = isinstance(optimizer, ItemDPSGD | LocalizedSGD)
     if plan is not None:
-        if any(argument is not None for argument in (optimizer, mean, epsilon, delta)):
-            raise InvalidInputError("give either a plan, or optimizer, mean, epsilon and delta, not both")
+        if any(argument is not None for argument in (optimizer, mean, epsilon, delta, unit)):
+            raise InvalidInputError(
+                "give either a plan, or optimizer, mean, epsilon, delta and unit, not both"
+            )
     elif optimizer is None or epsilon is None or delta is None or (mean is None and not by_rows):
         raise InvalidInputError("minimize needs a plan, or all of optimizer, mean, epsilon and delta")
     elif domain is not None:
@@ -135,17 +151,18 @@ def minimize(
             "groups go with a plan or with DPSGD and its mean; other optimizers are for single users"
         )
     n_groups(users.n_users, group_size)
+    chosen_engine = checked_engine(LocalEngine() if engine is None else engine, users)
 
     def run(kept: Checkpoint | None, noise: NoiseSource) -> Solution:
         chosen: AnyUsers = users
         if max_items is not None:
             chosen = capped(users, max_items, noise.generator())
-        run = _Run(loss, chosen, min_items, noise, engine if engine is not None else LocalEngine(), kept)
+        run = _Run(loss, chosen, min_items, noise, chosen_engine, kept)
         if plan is not None:
             return run.planned(plan, domain, first, group_size)
         assert epsilon is not None
         assert delta is not None
-        budget = Budget(epsilon, delta)
+        budget = Budget(epsilon, delta, unit or "user")
         budget.warn_if_weak_for(users.n_users)
         if isinstance(optimizer, ItemDPSGD | LocalizedSGD):
             assert max_items is not None
@@ -158,7 +175,20 @@ def minimize(
 
     if checkpoint is None:
         return run(None, noise)
-    public = (loss, domain, plan, optimizer, mean, epsilon, delta, start, min_items, max_items, group_size)
+    public = (
+        loss,
+        domain,
+        plan,
+        optimizer,
+        mean,
+        epsilon,
+        delta,
+        unit,
+        start,
+        min_items,
+        max_items,
+        group_size,
+    )
     with Checkpoint(checkpoint) as kept:
         try:
             solution = run(kept, kept.noise(noise, users, *public, random_state))
@@ -193,7 +223,7 @@ class _Run:
     ) -> Solution:
         """Run DP-SGD with numbers chosen by hand."""
         n_users = self.users.n_users
-        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        dimension = n_parameters(self.loss, self.users.n_features, _dimension(start))
         calibrated = mean.calibrate(n_groups(n_users, group_size), dimension, budget, optimizer.rounds)
         oracle = self.engine.oracle(
             self.loss,
@@ -242,7 +272,7 @@ class _Run:
     ) -> Solution:
         """Run phased ERM with numbers chosen by hand."""
         n_users = self.users.n_users
-        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        dimension = n_parameters(self.loss, self.users.n_features, _dimension(start))
         localization = optimizer.localization(mean, n_users, dimension, budget)
 
         def oracle_of(i: int, chosen: IntArray) -> Oracle:
@@ -259,7 +289,7 @@ class _Run:
         if n_users != plan.n_users:
             what = "" if group_size == 1 else f" groups of {group_size}: plan for so many users"
             raise InvalidInputError(f"the plan is for {plan.n_users} users, the data has {n_users}{what}")
-        dimension = _dimension(start) or n_parameters(self.loss, self.users.n_features)
+        dimension = n_parameters(self.loss, self.users.n_features, _dimension(start))
         if dimension != plan.n_features:
             raise InvalidInputError(
                 f"the plan is for {plan.n_features} coordinates, the model has {dimension}; "
@@ -310,11 +340,19 @@ def smoothed(loss: Objective, radius: float, dimension: int, *, sampled: bool) -
     return loss
 
 
+def _check_kind(name: str, value: object, kind: Any, meant: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{name} must be {meant}, got {type(value).__name__}")
+
+
 def _as_point(start: ArrayLike) -> FloatArray:
     try:
-        return np.asarray(start, dtype=np.float64)
+        point = np.asarray(start, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError("start must be a vector of numbers") from None
+    if point.ndim != 1:
+        raise InvalidInputError(f"start must be a vector, got shape {point.shape}")
+    return point
 
 
 def _dimension(start: FloatArray | None) -> int | None:

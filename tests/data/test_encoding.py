@@ -187,3 +187,8 @@ def test_long_lists_of_columns_are_cut():
     table = read_table(np.zeros((1, 100)))
     with pytest.raises(InvalidInputError, match=r"'x29', \.\.\. \(100 in all\)$"):
         choose_features(table, ["y"])
+
+
+def test_declared_numbers_are_found_in_single_precision():
+    cells = pl.Series([0.1, 0.2, 0.3], dtype=pl.Float32)
+    assert as_codes(cells, (0.1, 0.2)).tolist()[:2] == [0.0, 1.0]

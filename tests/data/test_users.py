@@ -91,3 +91,9 @@ def test_flights():
     assert flights["tailnum"].n_unique() == 4_037
     assert flights.null_count().sum_horizontal().item() == 0
     assert flights["late"].mean() == pytest.approx(0.237, abs=0.001)
+
+
+@pytest.mark.parametrize("y", [[1.0, "x"], [1.0, None], [1.0, [2, 3]], (1.0, {})])
+def test_a_target_that_is_no_number_makes_its_user_null(y):
+    users = Users.from_rows([[1.0], [2.0]], ["a", "b"], y)
+    assert users.usable().tolist() == [True, False]

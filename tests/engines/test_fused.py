@@ -213,3 +213,11 @@ def test_an_environment_without_the_kernel_is_no_error(trouble, monkeypatch):
     else:
         monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
     assert fused._kernel.__wrapped__() is None
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 100])
+def test_a_theta_of_another_length_is_refused(length):
+    """The kernel would take it for the length of a row."""
+    oracle = local_oracle(Logistic(), make_users([5, 3], 3))
+    with pytest.raises(InvalidInputError, match="theta must have 3 coordinates"):
+        oracle.evaluate(np.zeros(length))

@@ -1,5 +1,6 @@
 """Input is read by its schema: a cell out of place nulls its user, and never shows in an error or a type."""
 
+import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -273,3 +274,42 @@ def test_booleans_are_known_by_their_type():
     assert inputs.boolean_columns(np.ones((3, 2), dtype=bool)).tolist() == [True, True]
     assert inputs.boolean_columns(np.ones((3, 2))).tolist() == [False, False]
     assert inputs.boolean_columns([[True, 1.0]]).tolist() == [False, False]
+
+
+def test_a_cell_does_not_change_which_columns_are_boolean():
+    """A list has the types of its cells, and the stages of a fit would follow them."""
+    cells = [[True, False], [False, True]]
+    other = [[0.5, False], [False, True]]
+    assert not inputs.boolean_columns(cells).any()
+    assert not inputs.boolean_columns(other).any()
+    assert inputs.boolean_columns(np.array(cells)).all()
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series(["yes", "no"]).astype("string"),
+        pd.Series(["yes", "no"], dtype="category"),
+        pl.Series(["yes", "no"]),
+        pl.Series(["yes", "no"], dtype=pl.Categorical),
+        np.array(["yes", "no"]),
+    ],
+)
+def test_text_is_no_number_to_predict_and_no_class_of_numbers(y):
+    with pytest.raises(InvalidInputError, match="y must hold numbers"):
+        numeric_targets(y)
+    with pytest.raises(InvalidInputError, match="declared classes"):
+        encode_classes(y, (0, 1))
+
+
+def test_categories_that_are_numbers_are_numbers():
+    assert numeric_targets(pd.Series([2.0, 3.0], dtype="category")).tolist() == [2.0, 3.0]
+    assert encode_classes(pd.Series([1, 0], dtype="category"), (0, 1)).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("engine", [userdp.engines.LocalEngine("gpu"), "gpu"])
+@pytest.mark.skipif(jax.default_backend() == "gpu", reason="there is a GPU")
+def test_an_engine_that_cannot_work_is_refused_before_noise(monkeypatch, engine):
+    monkeypatch.setattr(base, "noise_source", lambda seed: NoDraws())
+    with pytest.raises(InvalidInputError, match=r"gpu|engine must be"):
+        userdp.LogisticRegression(engine=engine).fit(t.X, t.labels, groups=t.groups)

@@ -164,3 +164,14 @@ def test_damage_never_ends_in_a_traceback(content, data):
     except InvalidInputError:
         return
     assert loaded.decision(np.zeros((1, 2))).shape == (1, 1)
+
+
+def test_rows_of_another_width_are_refused():
+    """NumPy would repeat one column for all features."""
+    with pytest.raises(InvalidInputError, match="columns, those of feature_names"):
+        model().decision(np.zeros((4, 1)))
+
+
+def test_only_logistic_models_have_probabilities():
+    with pytest.raises(InvalidInputError, match="no probabilities"):
+        model(kind="LinearSVC").probabilities(np.zeros((4, 2)))

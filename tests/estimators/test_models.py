@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import get_scorer
 
 import userdp
 from tests.estimators.tables import table
@@ -74,7 +75,7 @@ def test_without_an_intercept_there_is_none(t):
 def test_three_text_classes(t):
     thirds = np.array(["low", "mid", "high"])[np.digitize(t.z, [-1, 1])]
     model = fast(userdp.LogisticRegression, classes=("low", "mid", "high")).fit(t.X, thirds, groups=t.groups)
-    assert model.classes_.tolist() == ["low", "mid", "high"]
+    assert model.classes_.tolist() == ["high", "low", "mid"]
     assert model.coef_.shape == (3, 3)
     assert model.score(t.X, thirds) > 0.75
     proba = model.predict_proba(t.X)
@@ -169,3 +170,22 @@ def test_the_coefficients_stay_in_their_bound(t):
     )
     scale = (bounded.feature_high_ - bounded.feature_low_) / (2 * BOUND)
     assert np.linalg.norm(bounded.coef_ * scale) <= 0.1 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("estimator", [userdp.LogisticRegression, userdp.LinearSVC])
+def test_classes_are_sorted_as_scikit_learn_expects(estimator, t):
+    names = np.array(["malignant", "benign"])[t.labels]
+    declared = fast(estimator, classes=("malignant", "benign")).fit(t.X, names, groups=t.groups)
+    in_order = fast(estimator, classes=("benign", "malignant")).fit(t.X, names, groups=t.groups)
+    assert declared.classes_.tolist() == in_order.classes_.tolist() == ["benign", "malignant"]
+    assert declared.score(t.X, names) > 0.9
+    assert get_scorer("roc_auc")(declared, t.X, names) > 0.9
+    assert get_scorer("roc_auc")(in_order, t.X, names) > 0.9
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_constant_targets_leave_nothing_to_say(value, t):
+    """No unit can be found, and the highest count of mere noise must not become one."""
+    for seed in range(6):
+        model = userdp.LinearRegression(random_state=seed).fit(t.X, np.full(len(t.X), value), groups=t.groups)
+        assert np.abs(model.predict(t.X)).max() <= abs(value) + 1

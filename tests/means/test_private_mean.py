@@ -14,7 +14,7 @@ from userdp.means.spread import ALL_BINS, histogram_event
 from userdp.mechanisms.noise import SeededNoise
 from userdp.privacy.budget import Budget
 
-RADIUS = histogram_event("radius", 0.05, len(ALL_BINS))
+RADIUS = histogram_event("radius", 0.05, 2 * len(ALL_BINS))
 
 
 def table(n=2_000, m=10, d=2, centre=40.0, seed=0):
@@ -94,12 +94,15 @@ def test_every_user_counts_once():
 
 
 def test_one_user_touches_one_pair(monkeypatch):
-    """Whatever the matching, replacing a user changes at most one of the distances that the quantile sees."""
+    """Whatever the matching, replacing a user changes at most one of the distances that the histogram sees."""
     seen = []
     law = private_mean.distance_law
-    monkeypatch.setattr(
-        private_mean, "distance_law", lambda distances, *rest: seen.append(distances) or law(distances, *rest)
-    )
+
+    def watched(distances, *rest, finest):
+        seen.append(np.stack([distances, finest], axis=1))
+        return law(distances, *rest, finest=finest)
+
+    monkeypatch.setattr(private_mean, "distance_law", watched)
     x = np.random.default_rng(0).normal(size=(11, 2))
     changes = []
     for seed in range(50):
@@ -110,7 +113,7 @@ def test_one_user_touches_one_pair(monkeypatch):
                 distances_apart(vectors, RADIUS, SeededNoise(seed))
         one, other = seen[-2:]
         assert len(one) == 5
-        changes.append(np.count_nonzero(one != other))
+        changes.append(np.count_nonzero((one != other).any(axis=1)))
     assert max(changes) == 1
 
 
@@ -286,3 +289,15 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(n, d, radius):
     # The index has sensitivity 1024 units; its noise is that of its share.
     gate = next(spend.mu for spend in statement.spent if spend.name == "concentration gate")
     assert any(math.isclose(1024 / scale, gate, rel_tol=1e-3) for scale in scales)
+
+
+@pytest.mark.parametrize("place", [5.0, 0.0, -1e9])
+@pytest.mark.parametrize("others", [0.0, 0.01, 0.2])
+def test_users_who_agree_in_every_digit(place, others):
+    """Nobody could be more concentrated."""
+    rng = np.random.default_rng(0)
+    x = np.full((3_000, 2), place)
+    x[rng.random(3_000) < others] += max(abs(place), 1.0)
+    release = userdp.mean(x, groups=np.arange(3_000), epsilon=1.0, delta=1e-6, random_state=1)
+    error = np.abs(release.value - x.mean(axis=0)).max() / max(abs(place), 1.0)
+    assert error < (0.25 if others else 1e-9)

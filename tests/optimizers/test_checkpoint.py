@@ -6,7 +6,9 @@ import stat
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
+import jax
 import numpy as np
 import pytest
 
@@ -293,3 +295,46 @@ def test_a_seed_goes_on_where_an_interrupted_run_stood(tmp_path):
     RecordedNoise(SeededNoise(3), tmp_path).discrete_gaussian(10.0, 5)
     again = RecordedNoise(SeededNoise(3), tmp_path)
     assert [again.discrete_gaussian(10.0, 5).tolist() for _ in range(3)] == expected
+
+
+SCALE = 1.0
+
+
+def scaled_loss(theta, z):
+    return SCALE * ((theta - z) ** 2).sum()
+
+
+def shifted_loss(theta, z, shift):
+    return ((theta - z - shift) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "other"),
+    [
+        (jax.jit(lambda theta, z: (theta * z).sum()), jax.jit(lambda theta, z: (theta + z).sum())),
+        (partial(shifted_loss, shift=1.0), partial(shifted_loss, shift=2.0)),
+    ],
+)
+def test_a_run_with_another_function_is_another_run(tmp_path, loss, other):
+    """The same noise on another loss would show the difference."""
+    with Checkpoint(tmp_path / "run") as kept:
+        kept.noise(SeededNoise(0), users(), JaxLoss(loss))
+        kept.noise(SeededNoise(0), users(), JaxLoss(loss))
+        with pytest.raises(InvalidInputError, match="other arguments"):
+            kept.noise(SeededNoise(0), users(), JaxLoss(other))
+
+
+def test_a_run_with_another_number_around_its_loss_is_another_run(tmp_path, monkeypatch):
+    with Checkpoint(tmp_path / "run") as kept:
+        kept.noise(SeededNoise(0), users(), JaxLoss(scaled_loss))
+        monkeypatch.setitem(globals(), "SCALE", 2.0)
+        with pytest.raises(InvalidInputError, match="other arguments"):
+            kept.noise(SeededNoise(0), users(), JaxLoss(scaled_loss))
+
+
+def test_a_folder_of_other_things_is_left_as_it_is(tmp_path):
+    (tmp_path / "SENSITIVE").write_text("mine")
+    with pytest.raises(InvalidInputError, match="not the folder of a run"):
+        Checkpoint(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["SENSITIVE"]
+    assert (tmp_path / "SENSITIVE").read_text() == "mine"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -69,14 +69,13 @@ def users_of(
 
 def fit_users(estimator: Any, users: UserTable | StoredUsers, classes: Sequence[Any] | None) -> None:
     """Fit an estimator to users in memory or on disk."""
+    # Targets are the classes' places in the declared order.
+    places = None if classes is None else tuple(range(len(classes)))
+    if places is not None:
+        estimator.set_params(classes=places)
     if isinstance(users, StoredUsers):
-        if classes is not None:
-            estimator.set_params(classes=users.classes)
-        estimator.fit(users)
+        estimator.fit(replace(users, classes=places))
         return
-    if classes is not None:
-        # Targets are the classes' places in the declared order.
-        estimator.set_params(classes=range(len(classes)))
     groups = np.repeat(np.arange(users.n_users), users.users.items_per_user)
     estimator.fit(_typed(users), users.targets, groups=groups)
 

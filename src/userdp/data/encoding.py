@@ -230,6 +230,8 @@ def as_codes(cells: "pl.Series", values: Sequence[Value]) -> FloatArray:
 
     as_text = isinstance(values[0], str)
     known = cells.cast(pl.String) if as_text else pl.Series(as_numbers(cells), dtype=pl.Float64)
+    if cells.dtype == pl.Float32:  # 0.1 is declared in double precision
+        values = [float(np.float32(value)) for value in values]
     codes = known.replace_strict(values, range(len(values)), default=None, return_dtype=pl.Float64)
     return codes.to_numpy(writable=True)
 

@@ -113,7 +113,8 @@ class Users:
 
 
 def _as_targets(y: ArrayLike, n_rows: int) -> FloatArray:
-    targets = np.asarray(y)
+    # A list has the types of its cells: as an array, one text among numbers would turn all of them into text.
+    targets = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
     if targets.shape != (n_rows,):
         raise InvalidInputError(f"y must have one target per row: {n_rows} rows, shape {targets.shape}")
     return as_numeric_table(targets[:, None], "y", "(n_rows,)")[:, 0]

@@ -22,6 +22,7 @@ from jax import Array
 from numpy.typing import DTypeLike
 
 from userdp.engines.layout import Packed
+from userdp.errors import InvalidInputError
 from userdp.problems import (
     GLM,
     Absolute,
@@ -57,7 +58,11 @@ def glm_gradients(loss: GLM, users: Packed, theta: Array) -> Array:
     kind, constants = LOSSES.index(type(loss)), np.zeros(2, np.float32)
     fields = astuple(loss)  # type: ignore[call-overload]
     constants[: len(fields)] = fields
-    n, d = users.n_users, theta.shape[0]
+    n, d = users.n_users, users.features.shape[1]
+    if theta.shape != (d,):  # the kernel would read past the rows
+        raise InvalidInputError(
+            f"theta must have {d} coordinates, one for each feature, got shape {theta.shape}"
+        )
     work = len(users.features) * max(d, 16) + n * _NUMBERS_PER_USER
     pieces = max(1, min(_MOST_PIECES, n, work // _PIECE))
     cuts = np.linspace(0, n, pieces + 1).astype(int)

@@ -1,11 +1,13 @@
 """What an engine is, and the one that runs on this machine."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
+
+import jax
 
 from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
-from userdp.engines.local import GradientOracle, Objective, local_oracle
+from userdp.engines.local import GradientOracle, Objective, device_named, local_oracle
 from userdp.engines.shards import ShardedOracle, streamed_oracle
 from userdp.errors import InvalidInputError
 
@@ -30,6 +32,20 @@ class Engine(Protocol):
 
         With a ``group_size``, so many users that follow each other stand for one.
         """
+
+    def check(self, users: AnyUsers) -> None:
+        """Refuse users that :meth:`oracle` would refuse, and to work without what it needs: before noise is drawn."""
+
+
+def checked_engine(engine: Any, users: AnyUsers) -> Engine:
+    """Return an engine that can work on these users."""
+    if not (hasattr(engine, "oracle") and hasattr(engine, "check")):
+        raise InvalidInputError(
+            f"engine must be a userdp.engines.LocalEngine or RayEngine, got {type(engine).__name__}"
+        )
+    checked: Engine = engine
+    checked.check(users)
+    return checked
 
 
 @dataclass(frozen=True)
@@ -67,11 +83,8 @@ class LocalEngine:
         group_size: int = 1,
     ) -> Oracle:
         """Lay out users in memory, or read them as they are needed."""
+        self.check(users)
         if not isinstance(users, Users):
-            if self.storage != "float32":
-                raise InvalidInputError(
-                    'storage="float16" is for users in memory; read them with load_users, or leave storage out'
-                )
             return streamed_oracle(
                 loss, users, dimension=dimension, min_items=min_items, group_size=group_size
             )
@@ -84,3 +97,18 @@ class LocalEngine:
             group_size=group_size,
             storage=self.storage,
         )
+
+    def check(self, users: AnyUsers) -> None:
+        """Refuse a device that is not there, and what is for users in memory alone."""
+        device_named(self.device)
+        if isinstance(users, Users):
+            return
+        if self.storage != "float32":
+            raise InvalidInputError(
+                'storage="float16" is for users in memory; read them with load_users, or leave storage out'
+            )
+        if self.device not in (None, jax.default_backend()):
+            raise InvalidInputError(
+                f"stored users are computed where JAX prefers, on the {jax.default_backend()}; set the environment "
+                f"variable JAX_PLATFORMS for another device, or read them with load_users"
+            )

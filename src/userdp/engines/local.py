@@ -35,12 +35,16 @@ from userdp.engines.layout import (
 from userdp.errors import InvalidInputError
 from userdp.problems import (
     GLM,
+    Distance,
+    JaxLoss,
+    Linear,
     LinearPredictorLoss,
     Loss,
     Multinomial,
     Regularized,
     SampledGLM,
     SampledSmoothing,
+    SquaredDistance,
 )
 from userdp.programs import compiled
 
@@ -118,8 +122,7 @@ def local_oracle(
     """
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
-    if dimension is None:
-        dimension = n_parameters(plain, users.n_features)
+    dimension = n_parameters(plain, users.n_features, dimension)
     on_gpu = (device or jax.default_backend()) == "gpu"
     lay_out = layout_for(plain, users.n_features, dtype, on_gpu)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
@@ -128,11 +131,11 @@ def local_oracle(
             served = fused.serves(plain, users.n_features, dtype)
             laid_out = tuple(_in_halves(part, np.float16 if served else dtype) for part in laid_out)
         # Nobody writes to the layout, so it need not be copied.
-        data: Any = jax.device_put(laid_out, _device(device), may_alias=True)
+        data: Any = jax.device_put(laid_out, device_named(device), may_alias=True)
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)
     if group_size > 1:
         with jax.enable_x64(True):
-            data = data, jax.device_put(members(laid_out, group_size), _device(device))
+            data = data, jax.device_put(members(laid_out, group_size), device_named(device))
         user_gradients = grouped(user_gradients)
     return GradientOracle(data, user_gradients, ridge, n_groups(users.n_users, group_size), dimension)
 
@@ -145,7 +148,8 @@ def _in_halves(users: Packed | SideBySide | Block, dtype: DTypeLike) -> Packed |
     return replace(users, features=halves.astype(dtype, copy=False))
 
 
-def _device(name: str | None) -> jax.Device | None:
+def device_named(name: str | None) -> jax.Device | None:
+    """Return the CPU or the GPU, or None for what JAX prefers."""
     if name is None:
         return None
     try:
@@ -191,14 +195,28 @@ def layout_for(loss: Objective, n_features: int, dtype: DTypeLike, on_gpu: bool)
     return packed
 
 
-def n_parameters(loss: Objective, n_features: int) -> int:
-    """How many coordinates theta has for rows of ``n_features`` numbers."""
-    match loss:
-        case Loss():
-            return loss.n_parameters(n_features)
-        case SampledSmoothing():
-            return loss.loss.n_parameters(n_features)
-    return n_features
+def n_parameters(loss: Objective, n_features: int, given: int | None = None) -> int:
+    """How many coordinates theta has for rows of ``n_features`` numbers.
+
+    Raises
+    ------
+    InvalidInputError
+        If another number is ``given``: kernels would read past a row. A :class:`~userdp.problems.JaxLoss` does not
+        tell its number, so that any may be given.
+    """
+    known = loss.loss.n_parameters(n_features) if isinstance(loss, SampledSmoothing) else n_features
+    if isinstance(loss, Loss):
+        known = loss.n_parameters(n_features)
+    if given is None or given == known or isinstance(_inside(loss), JaxLoss):
+        return known if given is None else given
+    raise InvalidInputError(
+        f"theta has {known} coordinates for rows of {n_features} features, and start has {given}"
+    )
+
+
+def _inside(loss: Objective) -> Objective:
+    """Return what is regularized or smoothed, if anything is."""
+    return _inside(loss.loss) if isinstance(loss, Regularized | SampledSmoothing) else loss
 
 
 def without_ridge(loss: Objective) -> tuple[Objective, float]:
@@ -217,9 +235,12 @@ def without_ridge(loss: Objective) -> tuple[Objective, float]:
 
 
 def check_targets(loss: Objective, has_targets: bool) -> None:
-    """Refuse a loss of labelled items for rows without targets."""
-    labelled = loss.loss if isinstance(loss, SampledSmoothing) else loss
-    if not has_targets and isinstance(labelled, LinearPredictorLoss | SampledGLM | Multinomial):
+    """Refuse a loss of labelled items for rows without targets, and one of plain rows for rows with targets."""
+    inside = _inside(loss)
+    name = type(inside).__name__
+    if not has_targets and isinstance(inside, LinearPredictorLoss | SampledGLM | Multinomial):
         raise InvalidInputError(
-            f"{type(labelled).__name__} needs a target for each row; give y to Users.from_rows(X, groups, y)"
+            f"{name} needs a target for each row; give y to Users.from_rows(X, groups, y)"
         )
+    if has_targets and isinstance(inside, Linear | Distance | SquaredDistance):
+        raise InvalidInputError(f"{name} is a loss of rows without targets; leave y out of Users.from_rows")

@@ -97,6 +97,10 @@ class RayEngine:
             group_size=group_size,
         )
 
+    def check(self, users: AnyUsers) -> None:
+        """Reach the cluster."""
+        _connect(self.address)
+
 
 class RayWorkers:
     """The actors of one oracle, and which shards each holds."""

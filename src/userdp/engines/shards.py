@@ -203,8 +203,7 @@ def sharded_oracle(
     """Cut users into shards and let ``start_workers(sources, loss, has_targets)`` run them."""
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
-    if dimension is None:
-        dimension = n_parameters(plain, users.n_features)
+    dimension = n_parameters(plain, users.n_features, dimension)
     count = n_groups(users.n_users, group_size)
     sources = sources_of(users, min_items, n_shards, group_size)
     workers = start_workers(sources, plain, users.has_targets)

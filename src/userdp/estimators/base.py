@@ -154,6 +154,8 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         booleans = X.booleans if isinstance(X, StoredUsers) else tuple(boolean_columns(X).tolist())
         options = replace(options, booleans=booleans)
         fitted = self._run(users, task, budget, options, noise)
+        if classes is not None:
+            fitted = _for_sorted_classes(fitted, classes)
         self.coef_ = fitted.coefficients
         self.intercept_ = fitted.intercepts
         self.feature_low_, self.feature_high_ = fitted.low, fitted.high
@@ -220,6 +222,20 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = self.random_state is None
         tags.target_tags.required = True
         return tags
+
+
+def _for_sorted_classes(fitted: FittedLinear, declared: tuple[Any, ...]) -> FittedLinear:
+    """Return the model of the classes in sorted order, which scikit-learn counts on."""
+    order = np.array(sorted(range(len(declared)), key=declared.__getitem__))
+    if len(fitted.coefficients) == 1:
+        sign = 1.0 if order[0] == 0 else -1.0
+        return replace(fitted, coefficients=sign * fitted.coefficients, intercepts=sign * fitted.intercepts)
+    return replace(
+        fitted,
+        coefficients=fitted.coefficients[order],
+        intercepts=fitted.intercepts[order],
+        noise_std=fitted.noise_std[order],
+    )
 
 
 def _warn_if_searching() -> None:

@@ -33,7 +33,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearEstimator):  # type: ignor
     Attributes
     ----------
     classes_ : array
-        The declared classes.
+        The declared classes, sorted.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LogisticRegression(PrivateClassifier):
         # Of the softmax: p(1 - p) summed over classes; the logistic loss sees half of that.
         task = Task(loss, curvature=0.5 if k == 2 else 1.0 / k, n_classes=k)
         self._fit(X, y, groups, task, classes)
-        self.classes_ = np.asarray(classes)
+        self.classes_ = np.array(sorted(classes))
         return self
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
@@ -137,7 +137,7 @@ class LinearSVC(PrivateClassifier):
             )
         task = Task(Hinge(), curvature=0.5, n_classes=2)
         self._fit(X, y, groups, task, classes)
-        self.classes_ = np.asarray(classes)
+        self.classes_ = np.array(sorted(classes))
         return self
 
     def decision_function(self, X: ArrayLike) -> FloatArray:

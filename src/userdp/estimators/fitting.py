@@ -21,7 +21,7 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray
 from userdp.data.parts import AnyUsers, capped, changed
-from userdp.engines.interface import Engine, LocalEngine
+from userdp.engines.interface import Engine, LocalEngine, checked_engine
 from userdp.estimators.calibration import Adjustable
 from userdp.estimators.descending import Found, Problem, Walk, coordinates_of, descend
 from userdp.estimators.per_user import per_user
@@ -125,6 +125,7 @@ def fit(users: AnyUsers, task: Task, budget: Budget, options: Options, noise: No
         has_centre=options.fit_intercept,
     )
     Lattice.fine_enough(1.0, users.n_users, _n_parameters(task, users.n_features + 1))
+    checked_engine(options.engine, users)
     with np.errstate(all="ignore"):
         return _fit(users, task, budget, options, split, booleans, noise)
 

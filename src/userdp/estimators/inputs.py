@@ -49,7 +49,8 @@ def boolean_columns(X: ArrayLike) -> BoolArray:
         return np.array([dtype.kind == "b" for dtype in X.dtypes])  # type: ignore[union-attr]
     if isinstance(X, pl.DataFrame):
         return np.array([dtype == pl.Boolean for dtype in X.dtypes])
-    table = np.asarray(X)
+    # A list has no type but those of its cells, and none of these may tell.
+    table = _as_array(X)
     return np.full(table.shape[1], table.dtype.kind == "b")
 
 
@@ -92,6 +93,8 @@ def _refuse(columns: Iterable[tuple[Any, Any]]) -> None:
 
 def numeric_targets(y: ArrayLike | None) -> FloatArray:
     """Turn regression targets into floats; one that is not a number makes its user null."""
+    if _is_text_column(y):
+        raise InvalidInputError(f"y must hold numbers, and its type is {y.dtype}")  # type: ignore[union-attr]
     return as_numeric_table(_one_column(y, "target")[:, None], "y", "(n_rows,)")[:, 0]
 
 
@@ -173,7 +176,13 @@ def _is_text_column(y: Any) -> bool:
 
     if isinstance(y, pl.Series):
         return y.dtype in (pl.String, pl.Categorical, pl.Enum)
-    return is_pandas(y, "Series") and str(y.dtype) in ("str", "string")
+    if isinstance(y, np.ndarray):
+        return y.dtype.kind in "UST"
+    if not is_pandas(y, "Series"):
+        return False
+    if str(y.dtype) == "category":
+        return y.dtype.categories.dtype.kind not in "biuf"
+    return str(y.dtype) in ("str", "string")
 
 
 def _lookup(code_of: dict[Any, float], label: Any) -> float:

@@ -54,10 +54,16 @@ class LinearModel:
 
     def decision(self, X: FloatArray) -> FloatArray:
         """Return the linear predictor of each row, shape (n_rows, k)."""
+        if np.ndim(X) != 2 or np.shape(X)[1] != len(self.feature_names):
+            raise InvalidInputError(
+                f"X must have {len(self.feature_names)} columns, those of feature_names, got shape {np.shape(X)}"
+            )
         return np.clip(X, self.low, self.high) @ self.coefficients.T + self.intercepts
 
     def probabilities(self, X: FloatArray) -> FloatArray:
         """Return the classes' probabilities of each row, for a logistic model."""
+        if self.kind == "LinearSVC" or self.classes is None:
+            raise InvalidInputError(f"{self.kind} has no probabilities; use decision")
         return probabilities_of(self.decision(X))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -79,7 +79,8 @@ def private_unit(targets: AnyUsers, mu: float, noise: NoiseSource) -> tuple[floa
     magnitudes, unit = _differences(targets, mu, noise)
     found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, "target scale", noise)
     places = found.places(_POWER_SPREADS, usual_units)
-    power = places.place[0] if places.certainty[0] >= CERTAIN else POWERS[0]
+    is_there = places.evidence[0] >= 0 and places.support[0] >= LEAST_SHARE  # not the highest of mere noise
+    power = places.place[0] if is_there and places.certainty[0] >= CERTAIN else POWERS[0]
     return unit * float(4.0**power), found.event
 
 

@@ -7,7 +7,7 @@ arguments.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -72,6 +72,7 @@ class CalibratedMean(Protocol):
         """Open a session; each one costs the whole budget."""
 
 
+@runtime_checkable
 class MeanEstimator(Protocol):
     """A mean estimator's configuration."""
 

@@ -47,6 +47,8 @@ _CLIP_BINS = np.arange(-3 * BINS_PER_OCTAVE, 6 * BINS_PER_OCTAVE + 1)
 _BIAS_WEIGHT = 0.7
 # Friends are expected with this many standard deviations of the gate's noise to spare.
 _GATE_LUCK = 2.0
+# Users who agree up to this share of how far from zero they are agree: at a smaller radius there is no lattice there.
+_FINEST = 2.0**-32
 NO_RADIUS = (
     "how far apart the users are could not be told from noise, so nothing is released; the budget is spent. "
     "Use more users, a larger epsilon, or give a radius"
@@ -67,7 +69,7 @@ def mean(
     """Release the mean over users of their own means, protecting each whole user.
 
     Every user counts once, whatever the number of their rows. No bounds are asked for: without ``radius`` a
-    small share of the budget finds where users are and how far from there, whatever their place and scale.
+    small share of the budget finds where users are and how far from there, wherever that is: from 2^-64 to 2^64.
 
     **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/private_mean.md``).
 
@@ -113,7 +115,7 @@ def mean(
     if radius is not None:
         return _concentrated(vectors, certified.calibrate(radius, n, d, budget, gate="gaussian"), noise)
     split = shares(n, d, budget)
-    pairs = histogram_event("radius", split.mu_of(split.pairs), len(ALL_BINS))
+    pairs = histogram_event("radius", split.mu_of(split.pairs), 2 * len(ALL_BINS))
     if split.mean:
         return _located(vectors, budget, split, pairs, noise)
     # Calibrated at a stand-in radius first: whatever can be refused is refused before any noise is drawn.
@@ -184,9 +186,10 @@ def distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSourc
     order = noise.permutation(len(vectors))
     half = len(vectors) // 2
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        offsets = vectors[order[:half]] - vectors[order[half : 2 * half]]
-        distances = np.sqrt((offsets**2).sum(axis=1))
-    law = distance_law(distances, event, noise)
+        one, other = vectors[order[:half]], vectors[order[half : 2 * half]]
+        distances = np.sqrt(((one - other) ** 2).sum(axis=1))
+        finest = _FINEST * np.sqrt((one**2).sum(axis=1))
+    law = distance_law(distances, event, noise, finest=finest)
     if law.certainty < CERTAIN:
         raise NotConcentratedError(NO_RADIUS)
     return law

@@ -90,20 +90,32 @@ def distance_law(
     noise: NoiseSource,
     bins: IntArray = ALL_BINS,
     unit: float = 1.0,
+    finest: FloatArray | None = None,
 ) -> DistanceLaw:
     """Find the law of distances, in half-octaves up to ``unit`` * 2^(bins/2), from a noisy histogram.
 
     Zeros vote for the lowest bin, which counts only if nothing stands out in the others: users who agree exactly say
     nothing about how far the rest are. NaN and what lies above the bins do not vote.
 
+    With ``finest``, one number for each distance, a distance that is no larger than it votes for it, in as many bins
+    again: these take the part of the lowest one.
+
     **Guarantee**: the event's, when neighbours differ in one distance (``docs/proofs/spread.md``).
     """
     edges = unit * 2.0 ** (bins / BINS_PER_OCTAVE)
-    counts = np.bincount(np.searchsorted(edges, distances[distances <= edges[-1]]), minlength=len(bins))
-    noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, len(bins))
+    if finest is None:
+        counts = _histogram(distances, edges)
+    else:
+        is_fine = distances <= finest
+        counts = np.append(_histogram(distances[~is_fine], edges), _histogram(finest[is_fine], edges))
+    noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, len(counts))
     found, noise_std = noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION
-    law = _most_likely_law(np.append(0.0, found[1:]), noise_std, edges)
-    return law if law.certainty >= CERTAIN else _most_likely_law(found, noise_std, edges)
+    law = _most_likely_law(np.append(0.0, found[1 : len(bins)]), noise_std, edges)
+    return law if law.certainty >= CERTAIN else _most_likely_law(found[-len(bins) :], noise_std, edges)
+
+
+def _histogram(distances: FloatArray, edges: FloatArray) -> IntArray:
+    return np.bincount(np.searchsorted(edges, distances[distances <= edges[-1]]), minlength=len(edges))
 
 
 def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) -> DistanceLaw:

@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Self
@@ -56,6 +57,7 @@ class Checkpoint:
         self.folder, self.every, self._runs = Path(folder), every, 0
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            _check_folder(self.folder)
             self._lock = os.open(self.folder / "SENSITIVE", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -145,19 +147,23 @@ def run_name(folder: str | os.PathLike[str]) -> str:
 
 def _run_name(folder: Path) -> str:
     file = folder / _NAME_FILE
+    _check_folder(folder)
     if not file.exists():
-        if not _is_new(folder):
-            raise InvalidInputError(f"{folder} is damaged or is not the folder of a run; give a new folder")
         write_arrays(file, name=np.array(secrets.token_hex(8)))
     with np.load(file) as record:
         return str(record["name"])
 
 
-def _is_new(folder: Path) -> bool:
-    """Whether nothing but the notice, or a name not fully written, is there."""
-    return all(
-        path.name == "SENSITIVE" or path.name.startswith(f".{_NAME_FILE}") for path in folder.iterdir()
-    )
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder of other things: there is the name of a run, or nothing but a notice or half of a name."""
+    if not (folder / _NAME_FILE).exists() and any(
+        not (path.name.startswith(f".{_NAME_FILE}") or _is_notice(path)) for path in folder.iterdir()
+    ):
+        raise InvalidInputError(f"{folder} is damaged or is not the folder of a run; give a new folder")
+
+
+def _is_notice(path: Path) -> bool:
+    return path.name == "SENSITIVE" and _NOTICE.encode().startswith(path.read_bytes())
 
 
 def _fingerprint(users: AnyUsers, arguments: tuple[Any, ...]) -> str:
@@ -183,11 +189,33 @@ def _described(value: Any) -> Any:
     elif isinstance(value, list | tuple):
         parts = [_described(item) for item in value]
     elif isinstance(value, FunctionType):
-        inside = [cell.cell_contents for cell in value.__closure__ or ()]
-        code = hashlib.sha256(marshal.dumps(value.__code__, 2)).hexdigest()
-        parts = [code, _described(value.__defaults__), _described(inside)]
+        parts = _described_function(value)
+    elif isinstance(value, partial):
+        parts = [_described(value.func), _described(value.args), _described(sorted(value.keywords.items()))]
+    elif hasattr(value, "__wrapped__"):  # by jax.jit, functools.wraps and the like
+        parts = [_described(value.__wrapped__)]
     elif isinstance(value, Loss | Domain):  # written by somebody else
         parts = sorted((name, _described(part)) for name, part in vars(value).items())
     else:
         parts = []
     return [f"{type(value).__module__}.{type(value).__qualname__}", parts]
+
+
+def _described_function(function: FunctionType) -> Any:
+    """Describe a function by its code and what that refers to: defaults, a closure, numbers and functions around it."""
+    code = function.__code__
+    around = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    plain = (bool, int, float, str, tuple, np.ndarray, np.generic, jax.Array, partial)
+    return [
+        hashlib.sha256(marshal.dumps(code, 2)).hexdigest(),
+        _described(function.__defaults__),
+        _described(function.__kwdefaults__ and sorted(function.__kwdefaults__.items())),
+        _described([one for one in inside if one is not function]),
+        [(name, _described(one)) for name, one in sorted(around.items()) if isinstance(one, plain)],
+        [
+            (name, _described(one))
+            for name, one in sorted(around.items())
+            if isinstance(one, FunctionType) and one is not function and one.__module__ == function.__module__
+        ],
+    ]

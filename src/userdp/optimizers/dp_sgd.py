@@ -109,6 +109,11 @@ class DPSGD:
                 f"the mean was calibrated for {mean.rounds} rounds, the optimizer takes {self.rounds}"
             )
         first = starting_point(start, oracle.dimension)
+        if np.ndim(self.step_size) and np.shape(self.step_size) != (oracle.dimension,):
+            raise InvalidInputError(
+                f"step_size must be one number or {oracle.dimension}, one for each coordinate; "
+                f"got shape {np.shape(self.step_size)}"
+            )
         private = in_loop(mean)
         if isinstance(oracle, ShardedOracle) and not isinstance(private, ShardedMean):
             raise InvalidInputError(

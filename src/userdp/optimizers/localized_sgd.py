@@ -24,7 +24,7 @@ from jax import Array
 
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
-from userdp.engines.local import Objective, n_parameters, without_ridge
+from userdp.engines.local import Objective, check_targets, n_parameters, without_ridge
 from userdp.errors import InvalidInputError
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.dp_sgd import Solution, starting_point
@@ -106,11 +106,8 @@ class LocalizedSGD:
         """Run all phases; ``max_items`` is m."""
         m = count("max_items", max_items, 1, "declare how many rows a user may have")
         plain, ridge = _nonexpansive(loss)
-        if users.targets is None and isinstance(plain, LinearPredictorLoss):
-            raise InvalidInputError(
-                f"{type(plain).__name__} needs a target for each row; give y to Users.from_rows(X, groups, y)"
-            )
-        d = dimension if dimension is not None else n_parameters(loss, users.n_features)
+        check_targets(plain, users.has_targets)
+        d = n_parameters(loss, users.n_features, dimension)
         N, mu = users.n_users * m, mu_from_budget(budget.epsilon, budget.delta)
         eta = self._first_step(
             plain.constants(self.feature_bound).smoothness + ridge, N, m * math.sqrt(d) / mu

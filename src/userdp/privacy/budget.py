@@ -1,14 +1,14 @@
 """What a release may spend, and on whose behalf."""
 
-import math
 import warnings
 from dataclasses import dataclass
+from numbers import Real
 
 from userdp.errors import InvalidInputError, PrivacyWarning
 
 LARGE_EPSILON = 10.0
-# Below this, probabilities underflow in the accounting.
-SMALLEST_DELTA = 1e-290
+# Beyond these the accounting loses its digits, or overflows.
+SMALLEST_EPSILON, LARGEST_EPSILON, SMALLEST_DELTA = 1e-5, 1e6, 1e-290
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Positive; from 10 on it is accepted with a :class:`~userdp.errors.PrivacyWarning`.
+        Positive, at least 1e-5; from 10 on it is accepted with a :class:`~userdp.errors.PrivacyWarning`.
     delta : float
         Strictly between 0 and 1.
     unit : str
@@ -41,9 +41,14 @@ class Budget:
     adjacency = "replace one user"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+        numbers: dict[str, object] = {"epsilon": self.epsilon, "delta": self.delta}
+        for name, value in numbers.items():
+            if not isinstance(value, Real):
+                raise InvalidInputError(f"{name} must be a number, got {value!r}")
+        if not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
             raise InvalidInputError(
-                f"epsilon must be a positive number, got {self.epsilon!r}; 1.0 is a common choice"
+                f"epsilon must be a positive number (from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}), "
+                f"got {self.epsilon!r}; 1.0 is a common choice"
             )
         if not SMALLEST_DELTA <= self.delta < 1:
             raise InvalidInputError(
