@@ -19,7 +19,18 @@ def test_one_distance_moves_the_histogram_by_what_its_event_says(other):
         assert moved == pytest.approx(QUIET.sensitivity)
 
 
-def integers_of(distances):
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("other", [0.0, 1e-300, 5e-9, 3.0, 1e300, np.inf, np.nan])
+@pytest.mark.parametrize("finest", [0.0, 1e-8, 4.0, np.inf, np.nan])
+def test_one_distance_and_its_finest_move_the_counts_by_the_sensitivity(place, other, finest):
+    x, fine = np.array([0.1, 0.0, np.nan, 1e-9]), np.full(4, 1e-8)
+    y, finer = x.copy(), fine.copy()
+    y[place], finer[place] = other, finest
+    difference = (integers_of(x, fine) - integers_of(y, finer)).astype(float)
+    assert np.sqrt((difference**2).sum()) <= QUIET.sensitivity
+
+
+def integers_of(distances, finest=None):
     """Return the integers that the noise is added to."""
 
     class Adds:
@@ -38,7 +49,7 @@ def integers_of(distances):
         def discrete_gaussian(self, scale, size):
             return adds
 
-    distance_law(distances, QUIET, Source(0))
+    distance_law(distances, QUIET, Source(0), finest=finest)
     return adds.seen
 
 
@@ -55,9 +66,10 @@ def test_the_law_is_found_at_every_scale(d, scale):
     assert law.times(2.0).quantile(0.5) == pytest.approx(2 * law.quantile(0.5))
 
 
-def test_noise_alone_does_not_stand_out():
+@pytest.mark.parametrize("finest", [None, np.full(10, np.nan)])
+def test_noise_alone_does_not_stand_out(finest):
     certain = [
-        distance_law(np.full(10, np.nan), QUIET, SeededNoise(seed)).certainty >= CERTAIN
+        distance_law(np.full(10, np.nan), QUIET, SeededNoise(seed), finest=finest).certainty >= CERTAIN
         for seed in range(200)
     ]
     assert np.mean(certain) < 0.05

@@ -37,6 +37,8 @@ _TAIL_SHARES = (0.0, 0.03, 0.1, 0.3)
 _SHAPE_ERROR = 0.2
 # A shape that stands out by less, in standard deviations of the noise, is noise.
 CERTAIN = 4.5
+# Users who agree stand out by far more, all in one bin: no second chance for noise.
+_CERTAIN_TO_AGREE = 6.0
 # A shape reaches this many octaves to either side of its place.
 _REACH = 8
 # Places within this many octaves of the best are averaged.
@@ -111,7 +113,10 @@ def distance_law(
     noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, len(counts))
     found, noise_std = noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION
     law = _most_likely_law(np.append(0.0, found[1 : len(bins)]), noise_std, edges)
-    return law if law.certainty >= CERTAIN else _most_likely_law(found[-len(bins) :], noise_std, edges)
+    if law.certainty >= CERTAIN:
+        return law
+    agreed = _most_likely_law(found[-len(bins) :], noise_std, edges)
+    return agreed if finest is None or agreed.certainty >= _CERTAIN_TO_AGREE else law
 
 
 def _histogram(distances: FloatArray, edges: FloatArray) -> IntArray:
