@@ -19,6 +19,13 @@ ONE_THREAD = {
 }
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all: the run may be killed here, and others may be reading."""
+    unfinished = path.with_name(f"new.{path.name}.partial.json")  # a name that git ignores
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
 class ResumedRows:
     """Rows of a long run, on disk after every one: an interrupted run resumes.
 
@@ -39,9 +46,7 @@ class ResumedRows:
     def add(self, row: dict[str, Any]) -> None:
         """Keep a row."""
         self.rows[self._key(row)] = row
-        unfinished = self._partial.with_name(f"new.{self._partial.name}")
-        unfinished.write_text(json.dumps(list(self.rows.values()), indent=1) + "\n")
-        unfinished.replace(self._partial)  # whole or not at all: the run may be killed here
+        write_whole(self._partial, json.dumps(list(self.rows.values()), indent=1) + "\n")
 
     def are_published(self) -> None:
         """Forget what was kept beside the published rows."""
@@ -108,7 +113,7 @@ def write_result(name: str, command: str, result: dict[str, Any], table: str, *,
         **result,
     }
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
-    (RESULTS / f"{name}.md").write_text(f"{table.rstrip()}\n\nMade by `{command}`.\n")
+    write_whole(RESULTS / f"{name}.json", json.dumps(record, indent=2) + "\n")
+    write_whole(RESULTS / f"{name}.md", f"{table.rstrip()}\n\nMade by `{command}`.\n")
     if not quiet:
         print(table)

@@ -21,7 +21,7 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 
 import userdp
-from benchmarks.measure import RESULTS, write_result
+from benchmarks.measure import RESULTS, write_result, write_whole
 from userdp.arrays import FloatArray
 from userdp.data import Users
 from userdp.engines.local import Objective
@@ -159,7 +159,7 @@ def main() -> None:
         for axis in expected:
             if f"{family}/{axis}" not in done:
                 done[f"{family}/{axis}"] = slope_of(family, axis)
-                partial.write_text(json.dumps(done))
+                write_whole(partial, json.dumps(done))
                 publish(done)
     partial.unlink()
 

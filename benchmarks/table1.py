@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import panels
-from benchmarks.measure import RESULTS, write_result
+from benchmarks.measure import RESULTS, write_result, write_whole
 from benchmarks.methods import methods
 from benchmarks.methods.method import Method
 from benchmarks.tables import table
@@ -84,7 +84,7 @@ def main() -> None:
         if key not in done:
             row = measure(problem, size, known[name])
             done[key] = {"problem": problem, **asdict(size), "method": name, **row}
-            partial.write_text(json.dumps(done))
+            write_whole(partial, json.dumps(done))
             print(key, row["status"], row.get("excess_risk"), f"{row.get('seconds', 0):.1f} s", flush=True)
     publish(list(done.values()))
     partial.unlink()

@@ -8,7 +8,7 @@ import argparse
 import json
 from typing import Any
 
-from benchmarks.measure import others_share
+from benchmarks.measure import others_share, write_whole
 from benchmarks.peers.problem import DATA, Table, make_problem
 from benchmarks.peers.publish import TIMINGS, load_timings
 from benchmarks.peers.run import METHODS, execute, jobs_of, runnable
@@ -54,7 +54,7 @@ def main() -> None:
         for name in methods:
             if (table, name) not in done and (DATA / f"{table}.npz").exists():
                 rows.append(measure(name, table))
-                TIMINGS.write_text(json.dumps(rows, indent=1) + "\n")
+                write_whole(TIMINGS, json.dumps(rows, indent=1) + "\n")
                 print(table, name, {field: round(rows[-1][field], 6) for field in FIELDS}, flush=True)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
+from benchmarks.measure import write_whole
 from benchmarks.peers.objective import evaluate
 from benchmarks.peers.opponent import Padded, Runs, descend, mean_loss
 from benchmarks.peers.problem import (
@@ -200,7 +201,7 @@ def main() -> None:
                     continue
                 begin = time.perf_counter()
                 rows += tune(make_problem(table, task, users), start, rows, options.full)
-                TUNED.write_text(json.dumps(rows, indent=1) + "\n")
+                write_whole(TUNED, json.dumps(rows, indent=1) + "\n")
                 print(name, task, users, start, f"{time.perf_counter() - begin:.1f} s", flush=True)
 
 
