@@ -1,5 +1,8 @@
 """The yardstick of the benchmark is checked: a wrong opponent would flatter or slander the library."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -124,7 +127,24 @@ def test_a_peer_s_own_code_is_compared_with_the_opponent_and_with_the_defaults(m
     assert "* `pfl_peer`: t classification 500\n" in text
     assert "* `opacus_peer`: t" not in text
     assert "| opacus_peer | 1 | 2.00 |  |  | 2.00 |  | 1.50 (1) |" in text
-    assert "| t, classification, 500 | 1.0 | 118 | 0.0300 | 3.00 |" in text  # among the losses
+    assert "| t, classification, 500 | 1.0 | 118 | 0.0300 | 3.00 | 3.00 |" in text  # among the losses
+
+
+def test_losses_are_listed_by_the_ratio_to_the_better_start(monkeypatch, tmp_path):
+    """A peer that gains by a base rate is not forgotten because it loses without one."""
+    monkeypatch.setattr(publish, "TIMINGS", tmp_path / "none.json")
+    spread = {"excess_loss_std": 0.001}
+    rows = [
+        peer_row("tuned clipping", 0.05, **spread),
+        peer_row("tuned clipping, base rate", 0.01, **spread),
+        peer_row("userdp_default", 0.03, **spread),
+    ]
+    with_ratios(rows)
+    text = "\n".join(page(rows, {}))
+    assert "1 of 1 settings cost more than 1.5 times" in text
+    assert "| t, classification, 500 | 1.0 | 118 | 0.0300 | 3.00 | 0.60 |" in text
+    assert "0.0300/0.0100 (3.00)" in text
+    assert "| all | 1 | 0.60 | 3.00 | 3.00 |" in text
 
 
 def test_times_and_memory_are_over_those_of_the_defaults():
@@ -176,3 +196,67 @@ def test_a_method_without_its_environment_is_left_out_with_a_line(monkeypatch, t
     monkeypatch.setattr(run, "BUILD", tmp_path)
     assert run.runnable(["userdp_default", "opacus_peer", "userdp.mean"]) == ["userdp_default"]
     assert "opacus_peer: no " in capsys.readouterr().out
+
+
+def tuned_row(step):
+    row = {"table": "t", "task": "classification", "users": 40, "epsilon": 1.0, "start": "zero"}
+    return row | {"clip": 0.5, "step": step, "rounds": 12, "losses": [0.5, 0.6], "qualities": [0.7, 0.7]}
+
+
+def test_rows_say_what_was_tuned_and_count_as_missing_once_it_is_tuned_again(monkeypatch, tmp_path):
+    rows = some_rows()
+    problem = Problem("t", "classification", rows.n_users, rows, rows, np.array([]), 0)
+    monkeypatch.setattr(run, "load_tuned", lambda: [tuned_row(step=2.0)])
+    monkeypatch.setattr(run, "reference_loss", lambda problem: 0.4)
+
+    def execute(name, data, jobs, seeds, first_seed=0):
+        prediction = np.zeros((len(jobs), seeds, len(rows.y)))
+        return {"prediction": prediction, "seconds_per_round": np.ones(len(jobs)), "peak_mb": 1.0}
+
+    monkeypatch.setattr(run, "execute", execute)
+    results = ResumedRows(tmp_path / "peers.json", run.key)
+    for method in ("opacus_peer", "diffprivlib_peer", "userdp_default"):
+        for row in run.run_method(method, problem, [1.0]):
+            results.add(row)
+    for row in run.opponent_rows(problem):
+        results.add(row)
+
+    def recorded(method):
+        row = results.rows["t", "classification", 40, 1.0, method]
+        return [row.get(field) for field in ("clip", "step", "rounds", "intercept")]
+
+    assert recorded("opacus_peer") == recorded(publish.OPPONENT) == [0.5, 2.0, 12, None]
+    assert recorded("userdp_default") == [None] * 4
+    first = run.DIFFPRIVLIB_GRID[0]
+    assert recorded("diffprivlib_peer") == [first["clip"], first["step"], None, first["intercept"]]
+
+    run.forget_other_settings(results, problem)
+    assert len(results.rows) == 4
+    monkeypatch.setattr(run, "load_tuned", lambda: [tuned_row(step=4.0)])
+    run.forget_other_settings(results, problem)
+    assert sorted(name[4] for name in results.rows) == [
+        "diffprivlib_peer",
+        publish.OPPONENT,
+        "userdp_default",
+    ]
+
+
+def test_committed_rows_are_at_the_committed_setting():
+    starts = {"tuned clipping": "zero", "tuned clipping, base rate": "base rate"}
+    takers = {name for name, method in run.METHODS.items() if method.tuned and not method.grid}
+    starts |= dict.fromkeys(takers, "zero")
+    tuned = {run.key(row | {"method": row["start"]}): row for row in run.load_tuned()}
+    checked = 0
+    for row in json.loads(run.PUBLISHED.read_text())["rows"]:
+        if row["method"] in starts:
+            expected = tuned[run.key(row | {"method": starts[row["method"]]})]
+            assert [row[field] for field in run.SETTING] == [expected[field] for field in run.SETTING]
+            checked += 1
+    assert checked >= len(tuned)
+
+
+def test_the_committed_page_is_made_from_the_committed_rows():
+    rows = json.loads(run.PUBLISHED.read_text())["rows"]
+    measured = SimpleNamespace(rows={run.key(row): row for row in rows})
+    text = "\n".join(page(rows, run.unmeasured(measured)))
+    assert (run.RESULTS / "peers.md").read_text().startswith(text.rstrip())

@@ -2,7 +2,8 @@
 
 A method is one file under ``methods`` and one entry in ``METHODS``; it runs in a process of its own, by the Python of
 its environment. Rows are kept in ``results/peers.partial.json`` as they come, so an interrupted run resumes; without
-that file the committed rows are where it starts. ``--redo METHOD`` measures a method again, ``--fresh`` everything.
+that file the committed rows are where it starts. Rows at a clip, step or rounds that are no longer those of
+``results/peers_tuned.json`` count as missing. ``--redo METHOD`` measures a method again, ``--fresh`` everything.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import RESULTS, ResumedRows
+from benchmarks.measure import RESULTS, ResumedRows, write_whole
 from benchmarks.peers import means
 from benchmarks.peers.objective import evaluate, reference
 from benchmarks.peers.problem import BUILD, DATA, DELTA, EPSILONS, TASKS, Array, Problem, Table, make_problem
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 PUBLISHED, REFERENCES = RESULTS / "peers.json", RESULTS / "peers_references.json"
 Row = dict[str, Any]
 TUNING_SEEDS = 8
+SETTING = ("clip", "step", "rounds")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def reference_loss(problem: Problem) -> float:
     name = f"{problem.table} {problem.task} {problem.users}"
     if name not in known:
         known[name] = reference(problem).loss
-        REFERENCES.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        write_whole(REFERENCES, json.dumps(known, indent=1, sort_keys=True) + "\n")
     return float(known[name])
 
 
@@ -110,7 +112,8 @@ def opponent_rows(problem: Problem) -> Iterator[Row]:
     for row in load_tuned():
         if all(row[name] == getattr(problem, name) for name in ("table", "task", "users")):
             name = names[row["start"]]
-            yield measured(problem, row["epsilon"], name, True, row["losses"], row["qualities"])
+            found = measured(problem, row["epsilon"], name, True, row["losses"], row["qualities"])
+            yield found | {field: row[field] for field in SETTING}
 
 
 def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row]:
@@ -120,7 +123,7 @@ def jobs_of(method: Method, problem: Problem, epsilons: list[float]) -> list[Row
         return [{**blank, "epsilon": epsilon} for epsilon in epsilons]
     wanted = (problem.table, problem.task, problem.users, "zero")
     return [
-        blank | {name: row[name] for name in ("epsilon", "clip", "step", "rounds")}
+        blank | {name: row[name] for name in ("epsilon", *SETTING)}
         for row in load_tuned()
         if (row["table"], row["task"], row["users"], row["start"]) == wanted and row["epsilon"] in epsilons
     ]
@@ -175,9 +178,27 @@ def run_method(name: str, problem: Problem, epsilons: list[float]) -> Iterator[R
         scores = [evaluate(data.task, data.test, prediction) for prediction in predictions]
         losses, qualities = [s.loss for s in scores], [s.quality for s in scores]
         yield measured(problem, job["epsilon"], name, method.tuned, losses, qualities) | {
+            **chosen(method, job),
             "seconds_per_round": round(float(seconds), 6),
             "peak_mb": round(float(out["peak_mb"])),
         }
+
+
+def chosen(method: Method, job: Row) -> Row:
+    """Return what was tuned for a job: the opponent's setting, a point of the method's grid, or nothing."""
+    if method.grid:
+        return {field: job[field] for field in method.grid[0]}
+    return {field: job[field] for field in SETTING} if method.tuned else {}
+
+
+def forget_other_settings(results: ResumedRows, problem: Problem) -> None:
+    """Drop a problem's rows of methods that take the opponent's setting but were measured at another than today's."""
+    for name, method in METHODS.items():
+        if method.tuned and not method.grid:
+            for job in jobs_of(method, problem, list(EPSILONS)):
+                place = (problem.table, problem.task, problem.users, job["epsilon"], name)
+                if any(results.rows.get(place, job).get(field) != job[field] for field in SETTING):
+                    del results.rows[place]
 
 
 def runnable(names: list[str]) -> list[str]:
@@ -197,6 +218,7 @@ def run(tables: list[str], methods: list[str], options: argparse.Namespace, resu
             problem = make_problem(table, task, n)
             for row in opponent_rows(problem):
                 results.add(row)
+            forget_other_settings(results, problem)
             for method in methods:
                 missing = [e for e in options.epsilons if (name, task, n, e, method) not in results.rows]
                 if missing and task in METHODS[method].tasks:
