@@ -1,4 +1,4 @@
-"""The suite of tables that the defaults were not made on: its arithmetic, and that the committed table is whole."""
+"""The suite of tables beside the four of the peers: its arithmetic, and that the committed table is whole."""
 
 import json
 
