@@ -17,6 +17,8 @@ from userdp.planning.plan import concentration_radius
 from userdp.problems import L2Ball, Logistic, Loss, SquaredDistance
 
 DELTA = 1e-6
+# How many private means a system that asks for many should take.
+ROUNDS = {"mean": 1, "logistic": 50}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def mean_estimation(size: Size, seed: int) -> Task:
         size,
         SquaredDistance(),
         Users.from_rows(rows, np.repeat(np.arange(size.n), size.m)),
-        rounds=1,
+        rounds=ROUNDS["mean"],
         lipschitz=2.0,
         smoothness=1.0,
         spread=1.0,
@@ -104,7 +106,7 @@ def logistic(size: Size, seed: int) -> Task:
         size,
         Logistic(),
         Users.from_rows(X, np.repeat(np.arange(size.n), size.m), y),
-        rounds=50,
+        rounds=ROUNDS["logistic"],
         lipschitz=1.0,
         smoothness=0.25,
         spread=1.0,

@@ -36,3 +36,15 @@ def test_the_table_and_the_figures_are_made_from_the_rows(rows):
     for problem in PROBLEMS:
         figure = panels([row for row in rows if row["problem"] == problem], known, base, table1.RANGES)
         assert (RESULTS / f"table1-{problem}.svg").read_text() == figure
+
+
+def test_a_dagger_marks_where_the_authors_own_condition_does_not_hold(rows):
+    text = table(rows, methods(), vars(table1.BASE), table1.RANGES, vars(table1.TINY))
+    lines = [line for line in text.splitlines() if line.startswith("| Asi & Liu 2023")]
+    # Against n and epsilon of both problems: 40 log(4T/delta)/epsilon users lie between the first two sizes.
+    assert [i for i, line in enumerate(lines) if "†" in line][:4] == [0, 3, 4, 7]
+    assert all(line.count("†") == 1 for line in (lines[0], lines[3], lines[4], lines[7]))
+    assert methods()["paper"].claimed(609, 1.0, 1)
+    assert not methods()["paper"].claimed(608, 1.0, 1)
+    assert not methods()["paper"].claimed(10_000, 10.0, 1)
+    assert text.count("†") == sum(line.count("†") for line in lines)

@@ -16,13 +16,15 @@ from userdp.privacy import Budget
 class Method:
     """One system: its name in tables, what it needs by its authors' word, and how it solves a task.
 
-    ``certified`` says whether its guarantee is proven here with every constant.
+    ``certified`` says whether its guarantee is proven here with every constant; ``claimed`` whether its authors' own
+    conditions on n and epsilon hold for so many rounds, where they name any.
     """
 
     label: str
     needs: str
     solve: Callable[[Task, int], Solution]
     certified: bool = True
+    claimed: Callable[[int, float, int], bool] = lambda n, epsilon, rounds: True
 
 
 def dp_sgd(task: Task, mean: MeanEstimator, seed: int, noise_std: float | None = None) -> Solution:

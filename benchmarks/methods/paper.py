@@ -5,8 +5,9 @@ radius.
 """
 
 from benchmarks.methods.method import Method, dp_sgd
-from benchmarks.tasks import Task
+from benchmarks.tasks import DELTA, Task
 from userdp.means import ConcentratedMean
+from userdp.means.paper import users_needed
 from userdp.optimizers import Solution
 
 
@@ -14,4 +15,10 @@ def solve(task: Task, seed: int) -> Solution:
     return dp_sgd(task, ConcentratedMean(task.radius, calibration="paper"), seed)
 
 
-METHOD = Method("Asi & Liu 2023, its constants", "n ≥ 40 log(4T/δ)/ε, ε < 10", solve, certified=False)
+METHOD = Method(
+    "Asi & Liu 2023, its constants",
+    "n ≥ 40 log(4T/δ)/ε, ε < 10",
+    solve,
+    certified=False,
+    claimed=lambda n, epsilon, rounds: n >= users_needed(rounds, epsilon, DELTA) and epsilon < 10,
+)

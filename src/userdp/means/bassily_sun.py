@@ -11,6 +11,7 @@ The round is the library's certified mean with its Gaussian gate; the paper's ow
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from userdp.arrays import FloatArray
@@ -19,13 +20,17 @@ from userdp.means import certified
 from userdp.means.certified import CertifiedMean
 from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.pure_parts import PureParts, split_evenly
+from userdp.means.sensitivity import ramp_start
 from userdp.mechanisms.noise import NoiseSource
-from userdp.privacy.accounting import Event, FailureEvent, total_failure
+from userdp.privacy.accounting import Event, FailureEvent, gaussian_tail, total_failure
 from userdp.privacy.budget import Budget
+from userdp.privacy.calibration import INDEX_RESOLUTION, GaussianSetting
 from userdp.privacy.statement import PrivacyStatement
 
 # Half of delta pays for the rounds' own deltas, half for composing their epsilons.
 _FAILURE_SHARE = 0.5
+# Users that agree in every round may be turned away this often; with fewer users it is soon nearly always.
+_HALTING = 0.5
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,12 @@ class BassilySunMean(ReleasesOnce):
     ) -> "CalibratedBassilySunMean":
         """Split the budget into ``rounds`` equal ones and calibrate a mean for each; reads no data.
 
+        Users that agree in every round get all answers with probability 1/2 or more.
+
         Raises
         ------
         TooFewUsersError
-            With the number of users that so many rounds need.
+            With the number of users that so many rounds need for that, within 2%.
         """
         check_positive_rounds(rounds)
         delta = (budget.delta - total_failure(beside)) * _FAILURE_SHARE
@@ -68,16 +75,48 @@ class BassilySunMean(ReleasesOnce):
         failures = FailureEvent("rounds' own delta", delta)
         parts = split_evenly("concentrated means", rounds, budget, (*beside, failures))
         round_budget = Budget(parts.epsilon, delta / rounds * (1 - 1e-12), budget.unit)
-        try:
-            mean = certified.calibrate(
-                self.radius, n_users, dimension, round_budget, gate="gaussian", agreement=self.agreement
-            )
-        except TooFewUsersError as error:
+
+        def are_enough(n: int) -> bool:
+            try:
+                gate = certified.gate_setting(n, round_budget, gate="gaussian", agreement=self.agreement)
+            except TooFewUsersError:
+                return False
+            assert isinstance(gate, GaussianSetting)
+            return halting_bound(gate, n, int(self.agreement * n), rounds) <= _HALTING
+
+        if not are_enough(n_users):
             raise TooFewUsersError(
                 f"{rounds} rounds at epsilon = {budget.epsilon:g}, delta = {budget.delta:g} leave each round "
-                f"epsilon = {parts.epsilon:.3g}, and {error}; or fewer rounds"
-            ) from None
+                f"epsilon = {parts.epsilon:.3g}, and {n_users} users are too few to get through all of them; it takes "
+                f"at least {_users_needed(n_users, are_enough)}, or a larger epsilon, or fewer rounds"
+            )
+        mean = certified.calibrate(
+            self.radius, n_users, dimension, round_budget, gate="gaussian", agreement=self.agreement
+        )
         return CalibratedBassilySunMean(budget, n_users, rounds, mean, parts, failures, beside)
+
+
+def halting_bound(gate: GaussianSetting, n_users: int, index: int, rounds: int) -> float:
+    """Bound the probability that any of ``rounds`` rounds halts where each has concentration ``index`` or more.
+
+    A round goes on if H = floor((h resolution + noise - margin)/resolution) is at least two beyond the ramp's start,
+    which is so unless the noise is below minus the slack that h leaves.
+    """
+    slack = INDEX_RESOLUTION * (index - ramp_start(n_users) - 2) - gate.margin
+    return min(1.0, rounds * gaussian_tail(slack + 1, gate.scale)) if slack >= 0 else 1.0
+
+
+def _users_needed(n_users: int, is_enough: Callable[[int], bool]) -> str:
+    """Find the smallest sufficient number of users, within 2%."""
+    low, high = n_users, max(2 * n_users, 8)
+    while not is_enough(high):
+        low, high = high, 2 * high
+        if high > 2**40:
+            return "more than any number of users"
+    while high - low > max(1, high // 64):
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return str(high)
 
 
 def paper_users(rounds: int, epsilon: float, delta: float) -> float:
@@ -142,7 +181,8 @@ class BassilySunSession:
             n_users=mean.n_users,
             seeded=self.noise.seeded,
             assumptions=(
-                f"enough users for {mean.rounds} rounds (checked: {mean.n_users:,} are; the paper asks for a "
-                f"constant times sqrt(T log(1/delta))/epsilon = {asked:,})",
+                f"enough users for {mean.rounds} rounds (checked: {mean.n_users:,} that agree get all answers with "
+                "probability 1/2 or more; the paper asks for a constant times sqrt(T log(1/delta))/epsilon = "
+                f"{asked:,})",
             ),
         )
