@@ -9,9 +9,9 @@ import pytest
 from userdp.data import Users
 from userdp.engines.local import local_oracle
 from userdp.errors import InvalidInputError, NotConcentratedError
-from userdp.means import ClippedMean, ConcentratedMean
+from userdp.means import ClippedMean, ConcentratedMean, LevyMean
 from userdp.mechanisms.noise import SecureNoise, SeededNoise
-from userdp.optimizers import DPSGD, Localization, Phase
+from userdp.optimizers import DPSGD, Localization, Phase, PhasedERM
 from userdp.planning.rates import phase_sizes
 from userdp.privacy import Budget
 from userdp.problems import SquaredDistance
@@ -122,3 +122,71 @@ def test_too_few_users_or_no_phases():
         Localization(phases()).run(Recording(users_at([0.0, 0.0], n=699)), 699, SeededNoise(0))
     with pytest.raises(InvalidInputError, match="at least one phase"):
         Localization([])
+
+
+class Heard:
+    """A calibrated mean that writes down what it was asked and what it answered, round by round."""
+
+    def __init__(self, mean):
+        self.mean, self.rounds, self.heard = mean, mean.rounds, []
+
+    def start(self, noise):
+        session, heard = self.mean.start(noise), self.heard
+
+        class Session:
+            halted = False
+
+            def answer(self, vectors):
+                heard.append((vectors, session.answer(vectors)))
+                return heard[-1][1]
+
+            def finish(self):
+                return session.finish()
+
+        return Session()
+
+
+def one_user_replaced(phases, user, seed=0):
+    """Run on users and on their neighbour with the same noise; return points, who was chosen, what was heard."""
+    z = np.random.default_rng(0).normal([1.0, -2.0], 0.1, size=(800, D))
+    other = z.copy()
+    other[user] = [15.0, 15.0]
+    points, chosen, heard = [], [], []
+    for rows in (z, other):
+        recorded = [dataclasses.replace(phase, mean=Heard(phase.mean)) for phase in phases]
+        oracle_of = Recording(Users.from_rows(rows, np.arange(800)))
+        points.append(Localization(recorded).run(oracle_of, 800, SeededNoise(seed)).point)
+        chosen.append(oracle_of.chosen)
+        heard.append([phase.mean.heard for phase in recorded])
+    return points, chosen, heard
+
+
+LEVY = LevyMean(radius=1.0, bound=32.0)
+PHASED = PhasedERM(rounds=3, smoothness=1.0, pull=0.1, phases=2)
+
+
+@pytest.mark.parametrize(
+    "phases", [phases(), list(PHASED.localization(LEVY, 800, D, Budget(9.0, 1e-3)).phases)]
+)
+def test_a_replaced_user_is_heard_in_one_phase_alone(phases):
+    """Others' phases are the same before it; after it they hear of that user through where they start alone."""
+    chosen = one_user_replaced(phases, 0)[1][0]
+    left_out = sorted(set(range(800)) - set(np.concatenate(chosen).tolist()))
+    points, _, _ = one_user_replaced(phases, left_out[0])
+    np.testing.assert_array_equal(*points)
+    for i, own in enumerate(chosen):
+        points, both, heard = one_user_replaced(phases, own[5])
+        for one, other in zip(*both, strict=True):
+            np.testing.assert_array_equal(one, other)  # who sits where does not follow the data
+        assert not np.array_equal(*points)
+        for j, (one, other) in enumerate(zip(*heard, strict=True)):
+            assert len(one) == len(other) == 3
+            if j < i:
+                for same in zip(one, other, strict=True):
+                    for x, y in zip(*same, strict=True):
+                        np.testing.assert_array_equal(x, y)
+            elif j == i:  # asked at the same point first: one row differs
+                assert np.flatnonzero((one[0][0] != other[0][0]).any(axis=1)).tolist() == [5]
+            else:  # gradients theta - z: all rows differ by what theta does
+                for (x, _), (y, _) in zip(one, other, strict=True):
+                    np.testing.assert_allclose(x - y, np.broadcast_to((x - y)[0], x.shape), atol=1e-5)
