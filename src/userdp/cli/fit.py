@@ -25,14 +25,13 @@ from userdp.cli.engines import (
 )
 from userdp.cli.output import new_folder
 from userdp.cli.reading import open_table
-from userdp.cli.reports import model_report
+from userdp.cli.reports import leave_report, model_report
 from userdp.cli.spending import Spending, spending
 from userdp.cli.tables import bold, effects_table, statement_text
 from userdp.data import Table
 from userdp.errors import InvalidInputError
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
-from userdp.report import write_report
 
 if TYPE_CHECKING:
     from userdp.estimators.linear_model import LinearModel
@@ -233,7 +232,7 @@ def fit_table(
 def write_model(folder: Path, model: "LinearModel", statement: PrivacyStatement, title: str) -> None:
     """Write the model and its report."""
     model.save(folder / MODEL_FILE)
-    write_report(model_report(model, statement, title), folder / REPORT_FILE)
+    leave_report(lambda: model_report(model, statement, title), folder / REPORT_FILE)
 
 
 def _classes(model: Model, declared: str | None, table: Table, label: str) -> Sequence[Any] | None:

@@ -14,12 +14,11 @@ from userdp.cli.display import Display
 from userdp.cli.fit import REPORT_FILE
 from userdp.cli.output import new_folder
 from userdp.cli.reading import open_table, reading
-from userdp.cli.reports import mean_report
+from userdp.cli.reports import leave_report, mean_report
 from userdp.cli.spending import spending
 from userdp.cli.tables import bold, means_table, statement_text
 from userdp.data import load_users
 from userdp.privacy.budget import Budget
-from userdp.report import write_report
 
 MEAN_FILE = "mean.json"
 
@@ -106,8 +105,8 @@ def mean(
                 (draft / MEAN_FILE).write_text(
                     json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8"
                 )
-                content = mean_report(release, loaded.feature_names, f"Means of {columns}")
-                write_report(content, draft / REPORT_FILE)
+                title = f"Means of {columns}"
+                leave_report(lambda: mean_report(release, loaded.feature_names, title), draft / REPORT_FILE)
         spend.released(out)
     title = f"Mean over {release.privacy.n_users:,} users"
     with spend.printing(out):

@@ -5,22 +5,38 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import userdp
-from userdp.errors import InvalidInputError, PrivacyWarning, TooFewUsersError
+from userdp.cli.display import print_line
+from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.means import MeanRelease, certified
 from userdp.privacy.budget import Budget
 from userdp.privacy.statement import PrivacyStatement
-from userdp.report import CurvePoint, ErrorCurve, Released, ReportContent
+from userdp.report import CurvePoint, ErrorCurve, Released, ReportContent, write_report
 
 if TYPE_CHECKING:
     from userdp.estimators.linear_model import LinearModel
 
 _USERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _EPSILONS = (0.5, 1.0, 2.0)
+# What other users and budgets may answer with instead of a number: there are too few or too many of them.
+_NO_PREDICTION = (InvalidInputError, ArithmeticError)
+
+
+def leave_report(make: Callable[[], ReportContent], path: Path) -> None:
+    """Write the page about a release, whose budget is spent: without a page it still comes out."""
+    try:
+        write_report(make(), path)
+    except OSError:  # a disk that is full has no room for the release either
+        raise
+    except Exception as error:
+        print_line(
+            "warning", f"no report could be made ({type(error).__name__}); the release is whole without it"
+        )
 
 
 @dataclass(frozen=True)
@@ -97,13 +113,20 @@ def mean_report(release: MeanRelease, columns: tuple[str, ...], title: str) -> R
         facts=(
             ("released", f"{len(columns)} column means, every {statement.unit} counted once"),
             ("users", f"{statement.n_users:,} ({statement.unit})"),
-            ("radius", f"{release.radius:.4g}, within which users' means lie of each other"),
+            ("radius", f"{release.radius:.4g}, {_radius_in_words(statement)}"),
         ),
         error_curves=_curves(
             statement, lambda n, budget: _noise_std(release, n, budget), here=release.noise_std
         ),
         error_label="noise on each mean (standard deviation)",
     )
+
+
+def _radius_in_words(statement: PrivacyStatement) -> str:
+    """Say what a mean's radius is: it was clipped around a centre if that radius was paid for."""
+    if any(spend.name == "clip radius" for spend in statement.spent):
+        return "around a private centre; whoever is further away counts as being there"
+    return "within which most users' means lie of each other; whoever stands apart is left out"
 
 
 def _planned_risk(model: "LinearModel", n_users: int, budget: Budget) -> float:
@@ -134,17 +157,17 @@ def _curves(
         warnings.simplefilter("ignore", PrivacyWarning)
         try:
             unit = here / error(n, Budget(epsilon, statement.delta))
-        except InvalidInputError:
+        except _NO_PREDICTION:
             return ()
         for factor in _EPSILONS:
-            budget = Budget(factor * epsilon, statement.delta)
             points = []
             for share in _USERS:
+                users = math.ceil(share * n)
                 try:
-                    predicted = unit * error(math.ceil(share * n), budget)
-                except TooFewUsersError:
+                    predicted = unit * error(users, Budget(factor * epsilon, statement.delta))
+                    points.append(CurvePoint(users, predicted, here=share == factor == 1))
+                except _NO_PREDICTION:
                     continue
-                points.append(CurvePoint(math.ceil(share * n), predicted, here=share == factor == 1))
             if points:
-                curves.append(ErrorCurve(budget.epsilon, tuple(points)))
+                curves.append(ErrorCurve(factor * epsilon, tuple(points)))
     return tuple(curves)
