@@ -135,6 +135,8 @@ CASES = [
         lambda f: mean(f, X=np.zeros((400, 2)), groups=np.arange(400), radius=-1.0),
         "radius",
     ),
+    Case("seed", MEAN + " --seed -1", lambda f: mean(f, random_state=-1), "a seed must be a whole number"),
+    Case("seed of a fit", FIT + " --seed -1", lambda f: fit(random_state=-1), "a seed must be a whole number"),
     # files
     Case("no file", edit(FIT, "{data}", "{absent}"), lambda f: load(f, "absent"), "there is no file"),
     Case("empty file", edit(FIT, "{data}", "{empty}"), lambda f: load(f, "empty"), "is empty"),
@@ -266,6 +268,7 @@ def test_python(case: Case, files: dict[str, Path], ledger: Path, spent: Any) ->
         ("fly", "No such command 'fly'"),
         ("ledger", "Missing command"),
         ("audit sleeping", "expected one of clipped"),
+        ("audit clipped --trials 100 --seed -1", "a seed must be a whole number"),
         (FIT + " --ledger {ledger}", "go together"),
         (FIT + " --categories ward", "expected --categories COLUMN=A,B"),
         (FIT + " --categories ward=a,,b", "separated by commas"),
@@ -275,10 +278,11 @@ def test_python(case: Case, files: dict[str, Path], ledger: Path, spent: Any) ->
         (edit(FIT, "{out}", "{folder}"), "exists already"),
         (edit(FIT, "{out}", "{empty}"), "is a file"),
         ("predict {damaged} {data} --out scores.xlsx", ".parquet or .csv"),
+        ("predict {model} {data} --out {scores} --keep patient,age,patient", "keep names 'patient' twice"),
     ],
 )
-def test_usage(args: str, says: str, files: dict[str, Path]) -> None:
-    result = run(*shlex.split(args.format(**files)))
+def test_usage(args: str, says: str, files: dict[str, Path], model: Path) -> None:
+    result = run(*shlex.split(args.format(**files, model=model)))
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert says in line

@@ -74,6 +74,53 @@ def test_scores_do_not_replace_a_kept_column(model: Path, data: Path, tmp_path: 
     assert "rename the column" in result.stderr
 
 
+@pytest.mark.parametrize("classes", ["0,1", "0,1,2"])
+def test_a_table_without_rows_gets_columns_without_rows(
+    classes: str, data: Path, visits: pl.DataFrame, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    assert run("fit", data, *FIT, "--classes", classes, *BUDGET, "--out", model).exit_code == 0
+    visits.clear().write_parquet(tmp_path / "none.parquet")
+    visits.clear().write_csv(tmp_path / "none.csv")
+    for source in ("none.parquet", "none.csv"):
+        for name in ("s.csv", "s.parquet"):
+            more = ("--out", tmp_path / name, "--keep", "patient,stay", "--overwrite", "--json")
+            result = run("predict", model, tmp_path / source, *more)
+            assert json.loads(result.stdout)["rows"] == 0
+        written = pl.read_parquet(tmp_path / "s.parquet")
+        assert written.columns[:3] == ["patient", "stay", "prediction"]
+        assert len(written.columns) == (4 if classes == "0,1" else 6)
+        assert written.is_empty()
+        assert pl.read_csv(tmp_path / "s.csv").columns == written.columns
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        None,
+        [],
+        {},
+        {"features": ["age"], "speed": 1},
+        {"features": "age"},
+        {"features": [1, 2]},
+        {"features": ["age"], "categories": ["a"]},
+        {"features": ["age"], "categories": {"age": 3}},
+        {"features": ["age", "stay"]},
+    ],
+)
+def test_a_model_file_that_misreads_its_columns(
+    encoding: Any, model: Path, data: Path, tmp_path: Path
+) -> None:
+    record = json.loads((model / "model.json").read_text())
+    record["details"]["encoding"] = encoding
+    (tmp_path / "model.json").write_text(json.dumps(record))
+    result = run("predict", tmp_path / "model.json", data, "--out", tmp_path / "s.csv")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "the model file is damaged" in line
+    assert not (tmp_path / "s.csv").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "columns"),
     [

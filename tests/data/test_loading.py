@@ -213,6 +213,8 @@ def test_a_stream_s_arguments_are_checked_before_it_starts(tmp_path):
         stream_features(FLIGHTS, features=["hour"], keep=["tail"])
     with pytest.raises(InvalidInputError, match="size must be at least 1, got 0"):
         stream_features(FLIGHTS, features=["hour"], size=0)
+    with pytest.raises(InvalidInputError, match="keep names 'tailnum' twice"):
+        stream_features(FLIGHTS, features=["hour"], keep=["tailnum", "late", "tailnum"])
     numbers = FLIGHTS.select("tailnum", "hour", "distance")
     ((_, X),) = stream_features(numbers, keep="tailnum", dtype="float32")
     assert X.shape == (len(FLIGHTS), 2)

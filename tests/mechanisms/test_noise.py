@@ -120,6 +120,11 @@ def test_random_state():
     assert noise_source(source) is source
     with pytest.raises(InvalidInputError, match="random_state"):
         noise_source("today")
+    for seed in (-1, np.int64(-1), [0, -1], "today"):
+        with pytest.raises(InvalidInputError, match="at least 0"):
+            SeededNoise(seed)
+    with pytest.raises(InvalidInputError, match="at least 0, got -1"):
+        noise_source(-1)
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from userdp.estimators.linear_model import LinearModel
 
+_ENCODING = {"features": list, "categories": dict, "other": list}
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The folder that `userdp fit` made.")],
@@ -82,10 +84,45 @@ def scored_batches(model: "LinearModel", table: Table, keep: list[str]) -> "Iter
     """Yield the kept columns with their scores, batch by batch."""
     import polars as pl
 
-    encoding = model.details.get("encoding", {"features": list(model.feature_names)})
-    batches: Iterable[tuple[pl.DataFrame, Any]] = stream_features(table, keep=keep, **encoding)
+    batches: Iterable[tuple[pl.DataFrame, Any]] = stream_features(table, keep=keep, **encoding_of(model))
+    empty = True
     for kept, X in batches:
+        if X.shape[1] != len(model.feature_names):
+            raise _damaged()
+        empty = False
         yield pl.DataFrame([*kept.get_columns(), *scores(model, X)])
+    if empty:  # columns without rows
+        none = pl.DataFrame(schema={name: table.schema[name] for name in keep})
+        yield pl.DataFrame([*none.get_columns(), *scores(model, np.empty((0, len(model.feature_names))))])
+
+
+def encoding_of(model: "LinearModel") -> dict[str, Any]:
+    """Return how the model's table was read, as the arguments of ``stream_features``.
+
+    Raises
+    ------
+    InvalidInputError
+        For a model file in which it is something else.
+    """
+    encoding = model.details.get("encoding", {"features": list(model.feature_names)})
+    if not (isinstance(encoding, dict) and {"features"} <= encoding.keys() <= _ENCODING.keys()):
+        raise _damaged()
+    if not all(isinstance(value, _ENCODING[name]) for name, value in encoding.items()):
+        raise _damaged()
+    categories = encoding.get("categories", {})
+    columns = [*encoding["features"], *encoding.get("other", [])]
+    if not all(isinstance(name, str) for name in columns) or not all(
+        isinstance(values, list) for values in categories.values()
+    ):
+        raise _damaged()
+    return encoding
+
+
+def _damaged() -> InvalidInputError:
+    return InvalidInputError(
+        "the model file is damaged: what it says of its columns (details, encoding) does not fit; "
+        "take the file as `userdp fit` wrote it"
+    )
 
 
 def score_columns(model: "LinearModel") -> tuple[str, ...]:

@@ -217,6 +217,8 @@ def stream_features(
     if size < 1:
         raise InvalidInputError(f"size must be at least 1, got {size}")
     table.require(keep)
+    if repeated := [name for name in dict.fromkeys(keep) if keep.count(name) > 1]:
+        raise InvalidInputError(f"keep names {quoted(repeated)} twice; name each column once")
     return (
         (frame.select(keep), encoding.encode(frame, float_type))
         for frame in table.batches([*keep, *encoding.column_names], size)

@@ -91,7 +91,12 @@ class SeededNoise:
     """
 
     def __init__(self, seed: int | Sequence[int] | np.random.Generator) -> None:
-        self._generator = np.random.default_rng(seed)
+        try:
+            self._generator = np.random.default_rng(seed)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"a seed must be a whole number, at least 0, got {seed!r}; leave it out for a real release"
+            ) from None
 
     @property
     def seeded(self) -> bool:
