@@ -1,5 +1,8 @@
 """Names for the arrays that pass between modules, and how input becomes one."""
 
+import math
+import sys
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,9 +20,9 @@ def as_numeric_table(values: ArrayLike, name: str, shape: str) -> FloatArray:
     """Turn input into a two-dimensional float64 array; errors depend on its type and shape alone.
 
     In an array of Python objects, a value that is not a number becomes NaN: it makes its user null instead of
-    showing in an error.
+    showing in an error. A data frame's column that is not a number by its type is refused.
     """
-    array = values if isinstance(values, np.ndarray) else _from_python(values)
+    array = values if isinstance(values, np.ndarray) else _from_python(values, name)
     if array.dtype.kind not in "biufO":
         raise InvalidInputError(f"{name} must be numeric, got type {array.dtype}; encode other columns first")
     if array.ndim != 2 or 0 in array.shape:
@@ -28,10 +31,66 @@ def as_numeric_table(values: ArrayLike, name: str, shape: str) -> FloatArray:
         return (_to_floats(array) if array.dtype.kind == "O" else array).astype(np.float64, copy=False)
 
 
-def _from_python(values: Any) -> NDArray[Any]:
+def is_finite(value: Any) -> bool:
+    """Tell whether an argument is a finite number; what is not a number at all is not."""
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def is_count(value: Any) -> bool:
+    """Tell whether an argument is a whole number, at least 1."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
+
+
+def is_pandas(source: object, kind: str) -> bool:
+    """Tell whether something is a pandas object, without importing pandas."""
+    return _is_from("pandas", source, kind)
+
+
+def _is_from(library: str, source: object, kind: str) -> bool:
+    module = sys.modules.get(library)
+    return module is not None and isinstance(source, getattr(module, kind))
+
+
+def _from_python(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, list | tuple):
         return np.array(values, dtype=object)
+    if is_pandas(values, "DataFrame"):
+        return _from_pandas(values, name)
+    if _is_from("polars", values, "DataFrame"):
+        return _from_polars(values, name)
     return np.asarray(values)
+
+
+def _from_pandas(frame: Any, name: str) -> NDArray[Any]:
+    """Read a pandas frame; columns of Python objects have the types of their cells, the others their own."""
+    objects = [isinstance(dtype, np.dtype) and dtype.kind == "O" for dtype in frame.dtypes]
+    columns = zip(frame.columns, frame.dtypes, objects, strict=True)
+    _refuse((c for c in columns if not c[2] and c[1].kind not in "biuf"), name)
+    if any(objects):
+        return np.asarray(frame, dtype=object)
+    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _from_polars(frame: Any, name: str) -> NDArray[Any]:
+    import polars as pl
+
+    columns = [(column, dtype, dtype == pl.Object) for column, dtype in frame.schema.items()]
+    _refuse((c for c in columns if not (c[2] or c[1].is_numeric() or c[1] == pl.Boolean)), name)
+    if any(is_object for *_, is_object in columns):
+        return np.asarray(frame)
+    return np.asarray(frame.select(pl.all().cast(pl.Float64)).to_numpy())
+
+
+def _refuse(columns: Iterable[tuple[Any, Any, bool]], name: str) -> None:
+    named = ", ".join(f"{column!r} ({dtype})" for column, dtype, _ in columns)
+    if named:
+        raise InvalidInputError(
+            f"{name} must be numeric, and these columns are not: {named}; leave them out, or encode them with "
+            "their public categories first"
+        )
 
 
 def _to_float(value: Any) -> float:

@@ -154,6 +154,13 @@ ROLES_REFUSED = {
     "one class": ({"label": "late", "classes": [1]}, "at least two classes"),
     "same class": ({"label": "late", "classes": [1, True]}, "each class of 'late' once"),
     "classes of text": ({"label": "late", "classes": ["no", "yes"]}, "a declared class is not a number"),
+    "number as user": ({"user": 0}, "expected a column's name"),
+    "numbers as users": ({"user": [0]}, "expected a column's name"),
+    "no features": ({"features": 3}, "expected a column's name"),
+    "list as label": ({"label": ["late"]}, "label must be the name of one column"),
+    "one number as classes": ({"label": "late", "classes": 1}, "classes must be a list"),
+    "list as categories": ({"categories": ["carrier"]}, "categories must be a mapping"),
+    "number as categories": ({"categories": {"distance": 3}}, "categories must be a mapping"),
     "dtype": ({"dtype": np.int32}, "dtype must be float64 or float32"),
     "dtype name": ({"dtype": "banana"}, "dtype must be float64 or float32"),
 }
@@ -211,8 +218,13 @@ def test_a_stream_s_arguments_are_checked_before_it_starts(tmp_path):
         stream_features(FLIGHTS, features=["hou"])
     with pytest.raises(InvalidInputError, match="no column 'tail'"):
         stream_features(FLIGHTS, features=["hour"], keep=["tail"])
-    with pytest.raises(InvalidInputError, match="size must be at least 1, got 0"):
+    with pytest.raises(InvalidInputError, match="size must be a whole number, at least 1, got 0"):
         stream_features(FLIGHTS, features=["hour"], size=0)
+    for size in ("3", 2.5, None):
+        with pytest.raises(InvalidInputError, match="a whole number, at least 1, got"):
+            stream_features(FLIGHTS, features=["hour"], size=size)
+    with pytest.raises(InvalidInputError, match="categories must be a mapping"):
+        stream_features(FLIGHTS, features=["hour"], categories=["hour"])
     with pytest.raises(InvalidInputError, match="keep names 'tailnum' twice"):
         stream_features(FLIGHTS, features=["hour"], keep=["tailnum", "late", "tailnum"])
     numbers = FLIGHTS.select("tailnum", "hour", "distance")

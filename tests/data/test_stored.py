@@ -196,6 +196,19 @@ def test_users_are_trained_in_groups_only_in_the_random_order_made_for_it(folder
     assert not np.array_equal(again.read(0).items_per_user[:30], second)
 
 
+@pytest.mark.parametrize("name", ["rows", "offsets", "targets"])
+def test_a_part_that_is_missing_or_damaged(folder, tmp_path, name):
+    stored = store_users(folder, tmp_path / "users", part_bytes=2_000, **COLUMNS)
+    file = stored.file(1, name)
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(InvalidInputError, match="store them again"):
+        stored.read(1)
+    file.unlink()
+    for read in (lambda: stored.read(1), lambda: StoredUsers.open(tmp_path / "users")):
+        with pytest.raises(InvalidInputError, match="are not whole"):
+            read()
+
+
 def test_what_is_refused(folder, tmp_path):
     store_users(folder, tmp_path / "users", **COLUMNS)
     with pytest.raises(InvalidInputError, match="exists"):
@@ -204,6 +217,11 @@ def test_what_is_refused(folder, tmp_path):
         store_users(folder, tmp_path / "other", user="nobody")
     with pytest.raises(InvalidInputError, match="part_bytes"):
         store_users(folder, tmp_path / "other", part_bytes=0, **COLUMNS)
+    for sizes in ({"part_bytes": "1"}, {"groups_of": 1.5}):
+        with pytest.raises(InvalidInputError, match="whole numbers"):
+            store_users(folder, tmp_path / "other", **sizes, **COLUMNS)
+    with pytest.raises(InvalidInputError, match="create it first"):
+        store_users(folder, tmp_path / "nope" / "users", **COLUMNS)
     with pytest.raises(InvalidInputError, match="cannot read"):
         StoredUsers.open(tmp_path / "other")
     (tmp_path / "users.json").write_text("{}")

@@ -4,13 +4,13 @@ Neither pandas nor pyarrow is imported: a pandas frame is read through its NumPy
 the C stream that every Arrow library speaks.
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from userdp.arrays import is_pandas as is_pandas
 from userdp.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -43,12 +43,6 @@ def convert(source: object) -> "tuple[pl.DataFrame, frozenset[str]]":
         f"cannot read a table from {type(source).__name__}; pass a path, a pandas or polars data frame, "
         "an Arrow table, a NumPy array of shape (n_rows, n_columns) or a dict of columns"
     )
-
-
-def is_pandas(source: object, kind: str) -> bool:
-    """Tell whether something is a pandas object, without importing pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(source, getattr(pandas, kind))
 
 
 def _from_array(array: NDArray[Any]) -> "tuple[pl.DataFrame, frozenset[str]]":

@@ -1,13 +1,13 @@
 """From a table to users: who owns which rows, and the rows as numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from userdp.arrays import FloatArray
+from userdp.arrays import FloatArray, is_count
 from userdp.data.encoding import Categories, Encoding, as_codes, as_numbers, choose_features, declared_values
 from userdp.data.grouping import group_rows
 from userdp.data.tables import Table, as_names, quoted, read_table
@@ -144,6 +144,9 @@ class TableReader:
         Without a ``dtype`` rows are float32 if it holds every number of the columns' types, and float64 otherwise.
         """
         table, user = read_table(source), as_names(user)
+        if not (label is None or isinstance(label, str)):
+            raise InvalidInputError(f"label must be the name of one column, got {type(label).__name__}")
+        _check_categories(categories)
         roles = user if label is None else [*user, label]
         table.require(roles)
         if not user or len(set(roles)) < len(roles):
@@ -212,10 +215,11 @@ def stream_features(
     ['a', 'b'] [[1.0], [2.0]]
     """
     table, keep = read_table(source), as_names(keep)
+    _check_categories(categories)
     encoding = choose_features(table, features, categories, other, exclude=keep if features is None else ())
     float_type = _float_type(dtype)
-    if size < 1:
-        raise InvalidInputError(f"size must be at least 1, got {size}")
+    if not is_count(size):
+        raise InvalidInputError(f"size must be a whole number, at least 1, got {size!r}")
     table.require(keep)
     if repeated := [name for name in dict.fromkeys(keep) if keep.count(name) > 1]:
         raise InvalidInputError(f"keep names {quoted(repeated)} twice; name each column once")
@@ -233,6 +237,8 @@ class _LabelReader:
     @classmethod
     def of(cls, table: Table, column: str, classes: Sequence[Any] | None) -> "_LabelReader":
         if classes is not None:
+            if not isinstance(classes, Iterable):
+                raise InvalidInputError(f"classes must be a list of labels, got {classes!r}")
             declared = declared_values(table, column, classes, "class")
             if len(declared) < 2:
                 raise InvalidInputError("declare at least two classes, or classes=None for a numeric label")
@@ -271,6 +277,16 @@ def _sorted_by_user(
         rows[place[stop - len(block) : stop]] = block
         stop -= len(block)
     return Users(rows, offsets, targets)
+
+
+def _check_categories(categories: Any) -> None:
+    """Refuse what does not give a list of values for each column."""
+    given = {} if categories is None else categories
+    if not isinstance(given, Mapping) or not all(isinstance(values, Iterable) for values in given.values()):
+        raise InvalidInputError(
+            'categories must be a mapping of columns to their values, as in {"by": ["bus", "car"]}, '
+            f"got {categories!r}"
+        )
 
 
 def _float_type(dtype: DTypeLike) -> type[np.floating[Any]]:

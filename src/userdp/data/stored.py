@@ -60,9 +60,26 @@ class StoredUsers:
         return len(self.feature_names)
 
     def read(self, part: int) -> Users:
-        """Read one part into memory, its rows in the type they are stored in."""
-        rows, offsets = (np.load(self.file(part, name)) for name in ("rows", "offsets"))
-        return Users(rows, offsets, np.load(self.file(part, "targets")) if self.has_targets else None)
+        """Read one part into memory, its rows in the type they are stored in.
+
+        Raises
+        ------
+        InvalidInputError
+            If a file of it is missing or damaged.
+        """
+        try:
+            return Users(**{name: np.load(self.file(part, name)) for name in self._arrays})
+        except (OSError, ValueError, EOFError):
+            raise self._incomplete() from None
+
+    @property
+    def _arrays(self) -> tuple[str, ...]:
+        return ("rows", "offsets", "targets") if self.has_targets else ("rows", "offsets")
+
+    def _incomplete(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"the users stored in {self.folder} are not whole: a part is missing or damaged; store them again"
+        )
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> "StoredUsers":
@@ -71,13 +88,13 @@ class StoredUsers:
         Raises
         ------
         InvalidInputError
-            If it is not such a folder.
+            If it is not such a folder, or parts are missing.
         """
         try:
             record = json.loads((Path(folder) / "users.json").read_text(encoding="utf-8"))
             if record["format"] != FORMAT or record["version"] > VERSION:
                 raise ValueError
-            return cls(
+            stored = cls(
                 Path(folder),
                 feature_names=tuple(record["feature_names"]),
                 has_targets=bool(record["has_targets"]),
@@ -90,6 +107,10 @@ class StoredUsers:
             raise InvalidInputError(f"cannot read stored users in {folder}: {error.strerror}") from None
         except (KeyError, TypeError, ValueError):
             raise InvalidInputError(f"{folder} holds no users that this userdp can read") from None
+        for part in range(len(stored.parts)):
+            if not all(stored.file(part, name).exists() for name in stored._arrays):
+                raise stored._incomplete()
+        return stored
 
     def file(self, part: int, name: str) -> Path:
         """Return the file of one array of a part: rows, offsets or targets."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from userdp.arrays import IntArray
+from userdp.arrays import IntArray, is_count
 from userdp.data.encoding import Categories
 from userdp.data.grouping import group_rows
 from userdp.data.loading import TableReader
@@ -69,11 +69,13 @@ def store_users(
     """
     reader = TableReader.of(source, user, features, label, classes, categories, other, dtype)
     target = Path(folder)
-    if target.exists():
+    if os.path.lexists(target):
         raise InvalidInputError(f"{target} exists; stored users need a new folder")
-    if (part_bytes is not None and part_bytes < 1) or groups_of < 1:
+    if not target.absolute().parent.is_dir():
+        raise InvalidInputError(f"the folder {target.absolute().parent} does not exist; create it first")
+    if not ((part_bytes is None or is_count(part_bytes)) and is_count(groups_of)):
         raise InvalidInputError(
-            f"part_bytes and groups_of must be at least 1, got {part_bytes} and {groups_of}"
+            f"part_bytes and groups_of must be at least 1, and whole numbers, got {part_bytes!r} and {groups_of!r}"
         )
     ids = reader.ids()
     if not len(ids):
@@ -89,7 +91,11 @@ def store_users(
     if part_bytes is None:
         part_bytes = max(_PART_BYTES, row_bytes * int(offsets[-1]) // _MOST_PARTS)
     parts = _cut(offsets, max(1, part_bytes // row_bytes), groups_of)
-    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))  # for its owner alone
+    try:
+        # For its owner alone.
+        draft = Path(tempfile.mkdtemp(dir=target.absolute().parent, prefix=f".{target.name}."))
+    except OSError as error:
+        raise InvalidInputError(f"cannot write in {target.absolute().parent}: {error.strerror}") from None
     try:
         (draft / "SENSITIVE").write_text(_NOTICE)
         stored = StoredUsers(

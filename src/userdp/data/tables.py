@@ -148,7 +148,18 @@ def read_table(source: Any) -> Table:
 
 def as_names(columns: str | Sequence[str]) -> list[str]:
     """Return a list of column names; a single one may stand for itself."""
-    return [columns] if isinstance(columns, str) else list(columns)
+    if isinstance(columns, str):
+        return [columns]
+    try:
+        names: list[Any] | None = list(columns)
+    except TypeError:
+        names = None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(
+            f"expected a column's name or a list of names, got {type(columns).__name__}; names are text, and the "
+            "columns of an array are called 'x0', 'x1', ..."
+        )
+    return names
 
 
 def quoted(names: Sequence[object]) -> str:
