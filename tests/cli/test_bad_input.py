@@ -136,7 +136,9 @@ CASES = [
         "radius",
     ),
     Case("seed", MEAN + " --seed -1", lambda f: mean(f, random_state=-1), "a seed must be a whole number"),
-    Case("seed of a fit", FIT + " --seed -1", lambda f: fit(random_state=-1), "a seed must be a whole number"),
+    Case(
+        "seed of a fit", FIT + " --seed -1", lambda f: fit(random_state=-1), "a seed must be a whole number"
+    ),
     # files
     Case("no file", edit(FIT, "{data}", "{absent}"), lambda f: load(f, "absent"), "there is no file"),
     Case("empty file", edit(FIT, "{data}", "{empty}"), lambda f: load(f, "empty"), "is empty"),

@@ -1,12 +1,16 @@
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import norm
 
+import userdp
+from userdp.data import Users
 from userdp.errors import InvalidInputError
-from userdp.means import ClippedMean
+from userdp.means import AdaptiveClippedMean, ClippedMean, ConcentratedMean, FriendlyCoreMean, LevyMean
 from userdp.means.clipped import clip_to_lattice_ball
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
@@ -75,10 +79,74 @@ def test_centre_and_budget_beside():
         ClippedMean(1.0).calibrate(100, 2, Budget(1.0, 1e-6), beside=(PureEvent("other", 1.0),))
 
 
-@pytest.mark.parametrize("centre", [[0.0], [0.0, np.nan], [[0.0, 0.0]]])
-def test_bad_centre(centre):
-    with pytest.raises(InvalidInputError, match="centre"):
-        ClippedMean(1.0, centre=centre).release(np.zeros((10, 2)), epsilon=1.0, delta=1e-6)
+@pytest.mark.parametrize("centre", [[0.0], [0.0, np.nan], [[0.0, 0.0]], "a", ["a", "b"], [[0.0], [0.0, 1.0]]])
+@pytest.mark.parametrize("mean", [ClippedMean, AdaptiveClippedMean])
+def test_bad_centre(mean, centre):
+    with pytest.raises(InvalidInputError, match="centre must be 2 finite numbers"):
+        mean(1.0, centre=centre).release(np.zeros((10, 2)), epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("radius", ["1", None, [1.0], 10**400, 0.0, np.nan])
+@pytest.mark.parametrize(
+    "mean",
+    [
+        ClippedMean,
+        AdaptiveClippedMean,
+        ConcentratedMean,
+        lambda radius: ConcentratedMean(radius, calibration="paper"),
+        FriendlyCoreMean,
+        lambda radius: LevyMean(radius, bound=10.0),
+    ],
+)
+def test_bad_radius(mean, radius):
+    with pytest.raises(InvalidInputError, match="radius must be a positive number"):
+        mean(radius).release(np.zeros((1_000, 2)), epsilon=1.0, delta=1e-6)
+
+
+TEXT = {
+    "pandas text": pd.DataFrame({"a": np.zeros(100), "t": pd.array(["secret"] * 100, dtype="string")}),
+    "pandas str": pd.DataFrame({"a": np.zeros(100), "t": pd.array(["secret"] * 100, dtype="str")}),
+    "pandas category": pd.DataFrame({"a": np.zeros(100), "t": pd.Categorical(["secret"] * 100)}),
+    "pandas times": pd.DataFrame({"a": np.zeros(100), "t": pd.to_datetime([0] * 100)}),
+    "polars text": pl.DataFrame({"a": np.zeros(100), "t": ["secret"] * 100}),
+    "polars category": pl.DataFrame(
+        {"a": np.zeros(100), "t": pl.Series(["secret"] * 100, dtype=pl.Categorical)}
+    ),
+    "polars times": pl.DataFrame({"a": np.zeros(100), "t": pl.Series([0] * 100).cast(pl.Datetime)}),
+}
+
+
+@pytest.mark.parametrize("frame", TEXT.values(), ids=TEXT)
+def test_a_column_that_is_no_number_by_its_type_is_refused_before_any_noise(frame, monkeypatch):
+    monkeypatch.setattr("userdp.mechanisms.noise._draw", lambda *_: pytest.fail("noise was drawn"))
+    for release in (
+        lambda: ClippedMean(1.0).release(frame, epsilon=1.0, delta=1e-6),
+        lambda: userdp.mean(frame, groups=np.arange(100), epsilon=1.0, delta=1e-6),
+        lambda: Users.from_rows(frame, groups=np.arange(100)),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"must be numeric, and these columns are not: 't' \("
+        ) as error:
+            release()
+        assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": [1, 2], "b": [True, False]}),
+        pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [0.5, 1.5]}),
+        pd.DataFrame({"a": pd.Series([1, "secret"], dtype=object), "b": [0.5, 1.5]}),
+        pl.DataFrame({"a": [1, None], "b": [True, False]}),
+        pl.DataFrame({"a": pl.Series([1, "secret"], dtype=pl.Object), "b": [0.5, 1.5]}),
+    ],
+)
+def test_frames_of_numbers_and_of_python_objects_are_read(frame):
+    rows = Users.from_rows(frame, groups=[0, 1]).rows
+    assert rows.dtype == np.float64
+    assert rows.shape == (2, 2)
+    assert rows[0, 0] == 1
+    assert rows[1, 0] == 2 or np.isnan(rows[1, 0])
 
 
 def test_null_users_count_in_the_divisor(silent_noise):

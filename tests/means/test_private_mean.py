@@ -222,6 +222,8 @@ def good():
         ({"delta": 1.0}, "delta must"),
         ({"radius": 0.0}, "radius must be"),
         ({"radius": math.nan}, "radius must be"),
+        ({"radius": "1"}, "radius must be"),
+        ({"random_state": -1}, "a seed must be"),
         ({"min_items": 0}, "min_items"),
         ({"X": np.zeros(6_000)}, "X must have shape"),
         ({"X": np.zeros((0, 2))}, "X must have shape"),

@@ -18,10 +18,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from userdp.arrays import BoolArray, FloatArray
+from userdp.arrays import BoolArray, FloatArray, is_finite
 from userdp.errors import InvalidInputError
 from userdp.means.clipped import clip_to_lattice_ball
-from userdp.means.interface import MeanRelease, as_vectors, check_positive_rounds, check_query, check_rounds
+from userdp.means.interface import (
+    MeanRelease,
+    as_centre,
+    as_vectors,
+    check_positive_rounds,
+    check_query,
+    check_rounds,
+)
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource, noise_source
 from userdp.privacy.accounting import Event, GaussianEvent, gaussian_scale, mu_beside
@@ -83,9 +90,7 @@ class AdaptiveClippedMean:
         """Set the noise of answers and counts for ``rounds`` adaptive queries; reads no data."""
         check_positive_rounds(rounds)
         self._check()
-        centre = np.zeros(dimension) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
-        if centre.shape != (dimension,) or not np.isfinite(centre).all():
-            raise InvalidInputError(f"centre must be {dimension} finite numbers, got shape {centre.shape}")
+        centre = as_centre(self.centre, dimension)
         mu = mu_beside(beside, budget.epsilon, budget.delta)
         counts = self.warmup + rounds - 1  # nothing follows the last answer
         count = self._count_event(n_users, counts, mu) if counts and mu else None
@@ -109,7 +114,7 @@ class AdaptiveClippedMean:
             raise InvalidInputError(f"warmup must not be negative, got {self.warmup}")
         for name in ("learning_rate", "count_noise"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if value is not None and not (is_finite(value) and value > 0):
                 raise InvalidInputError(f"{name} must be a positive number, got {value!r}")
 
     def _count_event(self, n_users: int, counts: int, mu: float) -> GaussianEvent:

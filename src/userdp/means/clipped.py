@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError
-from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
+from userdp.means.interface import ReleasesOnce, as_centre, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import Event, GaussianEvent, gaussian_scale, mu_beside
@@ -52,9 +52,7 @@ class ClippedMean(ReleasesOnce):
     ) -> "CalibratedClippedMean":
         """Set the noise for ``rounds`` adaptive queries."""
         check_positive_rounds(rounds)
-        centre = np.zeros(dimension) if self.centre is None else np.asarray(self.centre, dtype=np.float64)
-        if centre.shape != (dimension,) or not np.isfinite(centre).all():
-            raise InvalidInputError(f"centre must be {dimension} finite numbers, got shape {centre.shape}")
+        centre = as_centre(self.centre, dimension)
         lattice = Lattice.fine_enough(self.radius, n_users, dimension)
         mu = mu_beside(beside, budget.epsilon, budget.delta)
         if mu == 0:

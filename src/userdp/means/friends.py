@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from userdp.arrays import BoolArray, FloatArray, IntArray, SmallIntArray
+from userdp.arrays import BoolArray, FloatArray, IntArray, SmallIntArray, is_finite
 from userdp.errors import InvalidInputError
 
 BLOCK = 1024
@@ -47,7 +47,7 @@ def friend_counts(vectors: ArrayLike, radius: float) -> IntArray:
     x = np.asarray(vectors, dtype=np.float64)
     if x.ndim != 2:
         raise InvalidInputError(f"vectors must have shape (n_users, dimension), got {x.shape}")
-    if not (math.isfinite(radius) and radius >= 0):
+    if not (is_finite(radius) and radius >= 0):
         raise InvalidInputError(f"radius must be a non-negative number, got {radius!r}")
     present = np.isfinite(x).all(axis=1)
     counts = np.zeros(len(x), np.int64)

@@ -121,6 +121,17 @@ def as_vectors(vectors: ArrayLike) -> FloatArray:
     return as_numeric_table(vectors, "vectors", "(n_users, dimension)")
 
 
+def as_centre(centre: ArrayLike | None, dimension: int) -> FloatArray:
+    """Check a public centre; the origin by default."""
+    try:
+        found = np.zeros(dimension) if centre is None else np.asarray(centre, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"centre must be {dimension} finite numbers, got {centre!r}") from None
+    if found.shape != (dimension,) or not np.isfinite(found).all():
+        raise InvalidInputError(f"centre must be {dimension} finite numbers, got shape {found.shape}")
+    return found
+
+
 def check_query(vectors: FloatArray, n_users: int, dimension: int) -> FloatArray:
     """Refuse a query whose shape is not the one the noise was calibrated for."""
     x = as_vectors(vectors)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from userdp.arrays import FloatArray, IntArray
+from userdp.arrays import FloatArray, IntArray, is_finite
 from userdp.errors import InvalidInputError
 
 COORDINATE_LIMIT = 2.0**52
@@ -48,7 +48,7 @@ class Lattice:
     @classmethod
     def fine_enough(cls, radius: float, n_users: int, dimension: int) -> "Lattice":
         """Choose a lattice whose rounding is negligible and whose integer sums fit 64 bits."""
-        if not (math.isfinite(radius) and 1e-140 < radius < 1e140):
+        if not (is_finite(radius) and 1e-140 < radius < 1e140):
             raise InvalidInputError(f"radius must be a positive number (1e-140 to 1e140), got {radius!r}")
         if dimension < 1:
             raise InvalidInputError(f"vectors need at least one coordinate, got {dimension}")

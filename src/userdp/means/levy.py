@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from userdp.arrays import FloatArray, IntArray
+from userdp.arrays import FloatArray, IntArray, is_finite
 from userdp.errors import InvalidInputError
 from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
 from userdp.means.lattice import COORDINATE_LIMIT, Lattice
@@ -69,7 +69,7 @@ class LevyMean(ReleasesOnce):
             raise InvalidInputError(f"failure must lie strictly between 0 and 1, got {self.failure!r}")
         padded = 1 << (dimension - 1).bit_length() if dimension > 1 else 1
         lattice = Lattice.fine_enough(self.radius, n_users, padded)
-        if not (math.isfinite(self.bound) and self.bound >= self.radius):
+        if not (is_finite(self.bound) and self.bound >= self.radius):
             raise InvalidInputError(f"bound must be a number and at least the radius, got {self.bound!r}")
         # Rotated coordinates are kept sqrt(D) too large, so that they stay integers.
         stretch = math.sqrt(padded)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from userdp.arrays import FloatArray, IntArray
+from userdp.arrays import FloatArray, IntArray, is_finite
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.means.friends import friend_counts, weighted_mean
 from userdp.means.interface import check_positive_rounds, check_query, check_rounds
@@ -91,7 +91,7 @@ def calibrate(radius: float, n_users: int, dimension: int, budget: Budget, round
     """Check the paper's conditions: epsilon < 10 (refused), enough users (a warning)."""
     if budget.epsilon >= LARGE_EPSILON:
         raise InvalidInputError(f"the paper's algorithm takes epsilon below 10, got {budget.epsilon:g}")
-    if not (math.isfinite(radius) and radius > 0):
+    if not (is_finite(radius) and radius > 0):
         raise InvalidInputError(f"radius must be a positive number, got {radius!r}")
     check_positive_rounds(rounds)
     needed = users_needed(rounds, budget.epsilon, budget.delta)
