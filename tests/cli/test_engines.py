@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 
 from tests.cli.conftest import BUDGET, FIT, run
+from userdp.cli.spending import spending
+from userdp.privacy.budget import Budget
 from userdp.privacy.ledger import Ledger
 
 
@@ -60,6 +62,31 @@ def test_an_interrupted_fit_does_not_go_on_with_other_data(data, tmp_path, monke
     result = fit(other, tmp_path / "model", "--checkpoint", tmp_path / "run")
     assert result.exit_code == 2
     assert "other data" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--label", "nothing"),
+        ("--epsilon", "2", "--ledger", "{ledger}", "--dataset", "patients"),
+        ("--epsilon", "2", "--ledger", "{ledger}", "--dataset", "patients", "--max-items", "2"),
+        ("--ledger", "{ledger}", "--dataset", "nobody"),
+    ],
+)
+def test_a_fit_that_is_refused_leaves_no_checkpoint(data, tmp_path, ledger, wrong):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    options = [option.format(ledger=ledger) for option in wrong]
+    result = fit(data, tmp_path / "model", *options, "--checkpoint", tmp_path / "run")
+    assert result.exit_code == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_refusal_keeps_the_folder_of_an_earlier_run(data, tmp_path):
+    with spending(Budget(1.0, 1e-6), None, None, "fit", tmp_path / "run"):
+        pass
+    result = fit(tmp_path / "absent.parquet", tmp_path / "model", "--checkpoint", tmp_path / "run")
+    assert result.exit_code == 2
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run.npz"]
 
 
 @pytest.mark.parametrize("more", [(), ("--max-items", "2"), ("--model", "linear", "--label", "stay")])

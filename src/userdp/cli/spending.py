@@ -1,5 +1,7 @@
 """Budget on the command line: reserved before the first noisy answer, spent from then on."""
 
+import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ from userdp.arrays import IntArray
 from userdp.cli.display import print_line
 from userdp.errors import InvalidInputError, NotConcentratedError, UserDPError
 from userdp.mechanisms.noise import SecureNoise, SeededNoise
-from userdp.optimizers.checkpoint import run_name
+from userdp.optimizers.checkpoint import Checkpoint, run_name
 from userdp.privacy.budget import Budget
 from userdp.privacy.ledger import Ledger, Reservation
 
@@ -88,13 +90,15 @@ def spending(
 ) -> Iterator[Spending]:
     """Open the ledger, if there is one, and tell failures before the first noise from those after.
 
-    ``checkpoint`` is the folder of a run that may be interrupted: however often it goes on, it pays once.
+    ``checkpoint`` is the folder of a run that may be interrupted: however often it goes on, it pays once. A run that
+    ends before its first noise leaves no folder.
     """
     if (file is None) != (dataset is None):
         raise InvalidInputError("--ledger FILE and --dataset NAME go together; give both or neither")
     ledger = None
     if file is not None:
         ledger = Ledger(file, create=False)
+    is_new = checkpoint is not None and not os.path.lexists(checkpoint)
     # A run that may be interrupted has a name of its own, under which it finds its reservation again.
     named = what if checkpoint is None else f"{what}, run {run_name(checkpoint)}"
     spend = Spending(budget, ledger, dataset or "", named)
@@ -104,6 +108,7 @@ def spending(
             if checkpoint is not None:
                 spend.resume()
         yield spend
+        is_new = False
     except (UserDPError, OSError) as error:
         if not spend.is_spent:
             raise
@@ -114,8 +119,16 @@ def spending(
             raise
         raise BudgetSpentError("interrupted; the budget is spent", interrupted=True) from None
     finally:
+        if checkpoint is not None and is_new and not spend.is_spent:
+            _forget(checkpoint)
         if ledger is not None:
             ledger.close()
+
+
+def _forget(checkpoint: Path) -> None:
+    """Remove the folder of a run that has drawn nothing, unless another process has taken it up."""
+    with contextlib.suppress(InvalidInputError), Checkpoint(checkpoint) as run:
+        run.finish()
 
 
 def tidy(epsilon: float) -> float:
