@@ -132,6 +132,7 @@ def test_a_named_device_gives_the_same_model(data, tmp_path):
     ("options", "message"),
     [
         (("--address", "auto"), "--engine ray"),
+        (("--workers", "2"), "--workers goes with --engine ray"),
         (("--engine", "ray", "--device", "gpu"), "--engine local"),
         (("--engine", "ray", "--workers", "0"), "workers"),
         (("--checkpoint", "no/such/folder"), "cannot use"),

@@ -41,7 +41,8 @@ Address: TypeAlias = Annotated[
     ),
 ]
 Workers: TypeAlias = Annotated[
-    int, typer.Option(rich_help_panel=_PANEL, help="How many Ray workers hold the users.")
+    int | None,
+    typer.Option(rich_help_panel=_PANEL, show_default="2", help="How many Ray workers hold the users."),
 ]
 DeviceOption: TypeAlias = Annotated[
     DeviceName | None,
@@ -71,14 +72,17 @@ Scratch: TypeAlias = Annotated[
 ]
 
 
-def engine_of(name: EngineName, address: str | None, workers: int, device: DeviceName | None) -> "Engine":
+def engine_of(
+    name: EngineName, address: str | None, workers: int | None, device: DeviceName | None
+) -> "Engine":
     """Return the engine that the options name."""
     from userdp.engines import LocalEngine, RayEngine
 
     if name is EngineName.ray:
         if device is not None:
             raise InvalidInputError("--device is for --engine local; Ray's workers compute on CPUs")
-        return RayEngine(address, workers)
-    if address is not None:
-        raise InvalidInputError("--address goes with --engine ray")
+        return RayEngine(address) if workers is None else RayEngine(address, workers)
+    for option, value in (("--address", address), ("--workers", workers)):
+        if value is not None:
+            raise InvalidInputError(f"{option} goes with --engine ray; leave it out, or pass --engine ray")
     return LocalEngine(None if device is None else device.value)

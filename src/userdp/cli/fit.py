@@ -113,14 +113,17 @@ def fit(
         ),
     ] = None,
     quantile: Annotated[
-        float, typer.Option(rich_help_panel="Model", help="Which quantile --model quantile predicts.")
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            rich_help_panel="Model", show_default="0.5", help="Which quantile --model quantile predicts."
+        ),
+    ] = None,
     no_intercept: Annotated[
         bool, typer.Option("--no-intercept", rich_help_panel="Model", help="Fit no constant term.")
     ] = False,
     engine: EngineOption = EngineName.local,
     address: Address = None,
-    workers: Workers = 2,
+    workers: Workers = None,
     device: DeviceOption = None,
     checkpoint: CheckpointFolder = None,
     scratch: Scratch = None,
@@ -154,7 +157,7 @@ def fit(
         "max_items": max_items,
         "engine": engine_of(engine, address, workers, device),
         "checkpoint": checkpoint,
-        **({"quantile": quantile} if model is Model.quantile else {}),
+        **_quantile(model, quantile),
     }
     what = options.purpose(f"fit {model.value}", seed)
     with spending(budget, ledger, dataset, what, checkpoint) as spend:
@@ -169,7 +172,7 @@ def fit(
                 label=label,
                 features=wanted,
                 categories=options.categories_in(categories or (), table),
-                other=other or [],
+                other=options.others_in(other),
                 classes=_classes(model, classes, table, label),
             )
             released, statement = fit_table(
@@ -233,6 +236,16 @@ def write_model(folder: Path, model: "LinearModel", statement: PrivacyStatement,
     """Write the model and its report."""
     model.save(folder / MODEL_FILE)
     leave_report(lambda: model_report(model, statement, title), folder / REPORT_FILE)
+
+
+def _quantile(model: Model, chosen: float | None) -> dict[str, float]:
+    if chosen is None:
+        return {}
+    if model is not Model.quantile:
+        raise InvalidInputError(
+            f"--quantile is for --model quantile; leave it out with --model {model.value}, which has none"
+        )
+    return {"quantile": chosen}
 
 
 def _classes(model: Model, declared: str | None, table: Table, label: str) -> Sequence[Any] | None:

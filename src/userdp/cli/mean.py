@@ -81,7 +81,7 @@ def mean(
                     user=people,
                     features=wanted,
                     categories=options.categories_in(categories or (), table),
-                    other=other or [],
+                    other=options.others_in(other),
                 )
             users = loaded.users
             with display.stage(f"Averaging {users.n_users:,} users"):

@@ -38,8 +38,8 @@ Other: TypeAlias = Annotated[
     _option(
         "--other",
         panel=_TABLE,
-        metavar="COLUMN",
-        help="Collect the column's undeclared values in one more category.",
+        metavar="A,B,...",
+        help="Columns whose undeclared values are collected in one more category.",
     ),
 ]
 MinItems: TypeAlias = Annotated[
@@ -94,6 +94,11 @@ def names_in(text: str) -> list[str]:
     if not names or not all(names):
         raise InvalidInputError(f"expected names separated by commas, got {text!r}")
     return names
+
+
+def others_in(lists: Sequence[str] | None) -> list[str]:
+    """Read ``--other``, which may be repeated and may name several columns."""
+    return list(dict.fromkeys(name for text in lists or () for name in names_in(text)))
 
 
 def categories_in(declarations: Sequence[str], table: Table) -> dict[str, list[str] | list[float]]:
