@@ -8,8 +8,12 @@ import pytest
 import sklearn
 from scipy.sparse import issparse
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, VotingClassifier
 from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.feature_selection import RFECV, SelectFromModel
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -148,6 +152,42 @@ def test_a_search_warns_that_it_is_not_accounted():
         )
         with pytest.warns(PrivacyWarning, match="tune on public data"):
             search.fit(t.X, t.labels, groups=t.groups)
+
+
+@pytest.mark.parametrize(
+    "several",
+    [
+        lambda model: RFECV(model, cv=2),
+        lambda model: CalibratedClassifierCV(model, cv=2, ensemble=False),
+        lambda model: BaggingClassifier(model, n_estimators=2, random_state=0),
+        lambda model: VotingClassifier([("a", model), ("b", model)]),
+        lambda model: OneVsRestClassifier(model),
+        lambda model: make_pipeline(
+            StandardScaler(), BaggingClassifier(model, n_estimators=2, random_state=0)
+        ),
+    ],
+    ids=["RFECV", "calibration", "bagging", "voting", "one versus rest", "in a pipeline"],
+)
+def test_whatever_fits_several_times_warns(several):
+    t = table()
+    with pytest.warns(PrivacyWarning, match="not accounted"):
+        several(fast(GroupedLogisticRegression)).fit(t.X, t.labels)
+
+
+@pytest.mark.parametrize(
+    "once",
+    [
+        lambda model: model,
+        lambda model: make_pipeline(StandardScaler(), model),
+        lambda model: SelectFromModel(model),
+    ],
+    ids=["alone", "pipeline", "selection"],
+)
+def test_one_fit_does_not_warn(once):
+    t = table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        once(fast(GroupedLogisticRegression)).fit(t.X, t.labels)
 
 
 def test_frames_keep_their_names():

@@ -29,6 +29,16 @@ from userdp.mechanisms.noise import NoiseSource, noise_source
 from userdp.optimizers.checkpoint import Checkpoint
 from userdp.privacy.budget import Budget
 
+# What passes one fit on, or stands between a caller and its fits.
+_FITS_ONCE = (
+    "sklearn.base",
+    "sklearn.compose",
+    "sklearn.feature_selection._from_model",
+    "sklearn.frozen",
+    "sklearn.pipeline",
+    "sklearn.utils",
+)
+
 
 class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
     """A linear model fitted with user-level differential privacy: what all estimators share.
@@ -239,19 +249,25 @@ def _for_sorted_classes(fitted: FittedLinear, declared: tuple[Any, ...]) -> Fitt
 
 
 def _warn_if_searching() -> None:
-    """Warn when scikit-learn fits many candidates: each fit is a release of its own."""
+    """Warn when scikit-learn may fit several times: each fit is a release of its own."""
     frame = sys._getframe()
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection"):
+        if _fits_several_times(frame.f_globals.get("__name__", "")):
             warnings.warn(
-                "each fit inside a search or cross-validation spends its whole (epsilon, delta) on these "
-                "users, and choosing among them is not accounted for; add the budgets up yourself, or tune "
-                "on public data",
+                "each fit inside a search, a cross-validation or an ensemble spends its whole (epsilon, delta) on "
+                "these users, and choosing among them is not accounted for; add the budgets up yourself, or "
+                "tune on public data",
                 PrivacyWarning,
                 stacklevel=4,
             )
             return
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def _fits_several_times(module: str) -> bool:
+    """Tell whether a module's code may fit its estimator more than once; of scikit-learn's, all but a few may."""
+    once = any(module == name or module.startswith(f"{name}.") for name in _FITS_ONCE)
+    return module.startswith("sklearn.") and not once
 
 
 def _is_number(value: Any) -> bool:
