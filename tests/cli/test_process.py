@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from tests.cli.conftest import BUDGET, FIT
+from tests.cli.conftest import BUDGET, FIT, run
 from userdp.cli import app, interrupts, rehearsal
 from userdp.cli.output import new_folder
+from userdp.data import load_flights
 from userdp.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
@@ -149,6 +150,25 @@ def test_the_documentation_uses_commands_that_exist(command: str) -> None:
     while args and args[0] in getattr(found, "commands", ()):
         found = found.commands[args.pop(0)]
     found.make_context(found.name, args)  # reads the options, and runs nothing
+
+
+def test_the_plan_in_the_documentation_is_what_is_printed() -> None:
+    page = ROOT / "docs" / "how-to" / "command-line.md"
+    (command,) = (command for command in commands_in(page) if "--target" in command)
+    shown = run(*shlex.split(command)[1:]).stdout.splitlines()
+    for line in (shown[0], shown[-1]):
+        assert line in page.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_readme_s_commands_run_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    load_flights().write_parquet("flights.parquet")
+    commands = commands_in(ROOT / "README.md")
+    assert len(commands) == 3
+    for command in commands:
+        result = run(*shlex.split(command)[1:])
+        assert result.exit_code == 0, result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"flights.parquet", "model", "scores.parquet"}
 
 
 @pytest.fixture

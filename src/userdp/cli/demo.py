@@ -89,7 +89,7 @@ def demo(
     """Run the whole way on an embedded table: 327,346 flights of 4,037 aircraft, each aircraft a user.
 
     A private mean, then a private logistic regression of late arrivals beside scikit-learn's, tested on aircraft that
-    neither has seen; the model and its report stay in a folder. Takes about a minute.
+    neither has seen; the model and its report stay in a folder. Takes seconds.
     """
     display = Display(as_json, quiet)
     start = time.perf_counter()
