@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 from typing import Annotated, Any
 
@@ -27,6 +28,29 @@ BAD_INPUT, BUDGET_SPENT, INTERRUPTED = 2, 3, 130
 UsageError: Any = typer.BadParameter.__bases__[0]
 
 
+# Errors are the library's own; what they advise is an option here.
+_AS_OPTIONS = tuple(
+    (re.compile(python), option)
+    for python, option in (
+        (r'categories=\{"(.+?)": \["A", "B"\]\}', r"--categories '\1=A,B'"),
+        (
+            r"leave the column out of features",
+            "leave the column out: --features, or --columns of a mean, name those to take",
+        ),
+        (r"name the features among", "name the features among these with --features:"),
+        (
+            r"declare at least two classes, or classes=None",
+            "declare at least two classes, as in --classes no,yes, or choose --model linear",
+        ),
+        (
+            r"is not a number; declare classes$",
+            "is not a number; choose a classifier (--model logistic) and declare --classes",
+        ),
+        (r"for example classes=\(.*?\)", "for example --classes no,yes"),
+    )
+)
+
+
 class OneLineErrors(TyperGroup):
     """Ends every foreseen failure with one line on stderr and its exit code."""
 
@@ -41,11 +65,24 @@ class OneLineErrors(TyperGroup):
         except BudgetSpentError as error:
             _fail(str(error), INTERRUPTED if error.interrupted else BUDGET_SPENT)
         except (UserDPError, OSError) as error:
-            _fail(str(error), BAD_INPUT)
+            _fail(in_options(str(error)), BAD_INPUT)
         else:
             if code == INTERRUPTED:
                 _fail("interrupted; nothing was written and no budget was spent", INTERRUPTED)
             raise SystemExit(code or 0)
+
+
+def in_options(message: str) -> str:
+    """Say an error's advice in this command line's options, where it is written as Python.
+
+    Examples
+    --------
+    >>> in_options('declare its categories, as in categories={"by": ["A", "B"]}')
+    "declare its categories, as in --categories 'by=A,B'"
+    """
+    for python, option in _AS_OPTIONS:
+        message = python.sub(option, message)
+    return message
 
 
 def _fail(message: str, code: int) -> None:
