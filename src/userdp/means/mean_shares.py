@@ -24,7 +24,9 @@ from userdp.privacy.budget import Budget
 _HISTOGRAM_SIGNAL = 80.0
 # Below this N sqrt(share) of the pairs the radius could be noise: refused.
 _LEAST_SIGNAL = 50.0
-_LEAST_SHARE, _MOST_PAIRS, _MOST_CLIP = 0.01, 0.4, 0.1
+_LEAST_PAIRS, _MOST_PAIRS = 0.01, 0.4
+# A radius that a noisy tail made too wide costs more than these.
+_LEAST_CLIP, _MOST_CLIP = 0.03, 0.1
 # In few dimensions bias, not noise, is what a clip radius must avoid: the tail is worth this share over d.
 _TAIL_SHARE = 0.4
 # A concentrated mean's noise over that of a clipped one, k above; and what its gate needs of N sqrt(share).
@@ -65,9 +67,9 @@ def shares(n_users: int, dimension: int, budget: Budget) -> Shares:
             f"delta = {budget.delta:g}; it takes at least {math.ceil(least / mu)}, a larger epsilon, or a radius"
         )
     a = 2 * math.sqrt(dimension) / N
-    pairs = _between(_LEAST_SHARE, (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_PAIRS)
+    pairs = _between(_LEAST_PAIRS, (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_PAIRS)
     tail = _TAIL_SHARE / dimension
-    clip = _between(max(_LEAST_SHARE, tail), (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_CLIP)
+    clip = _between(max(_LEAST_CLIP, tail), (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_CLIP)
     best, lowest = Shares(mu, pairs), (_CONCENTRATED_NOISE * a) ** 2 / (1 - pairs)
     for first, second in itertools.product(_GRID, (0.0, *_GRID)):
         beyond_gate, left = first - (_GATE_SIGNAL / N) ** 2, 1 - pairs - clip - first - second
