@@ -57,15 +57,28 @@ def _is_from(library: str, source: object, kind: str) -> bool:
 def _from_python(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, list | tuple):
         return np.array(values, dtype=object)
-    if is_pandas(values, "DataFrame"):
-        return _from_pandas(values, name)
-    if _is_from("polars", values, "DataFrame"):
-        return _from_polars(values, name)
+    if is_frame(values):
+        return from_frame(values, name)
     return np.asarray(values)
 
 
+def is_frame(values: object) -> bool:
+    """Tell whether something is a data frame of pandas or polars."""
+    return is_pandas(values, "DataFrame") or _is_from("polars", values, "DataFrame")
+
+
+def from_frame(frame: Any, name: str) -> NDArray[Any]:
+    """Read a data frame whose columns are numbers by type; those of Python objects have the types of their cells.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are others, with their names.
+    """
+    return _from_pandas(frame, name) if is_pandas(frame, "DataFrame") else _from_polars(frame, name)
+
+
 def _from_pandas(frame: Any, name: str) -> NDArray[Any]:
-    """Read a pandas frame; columns of Python objects have the types of their cells, the others their own."""
     objects = [isinstance(dtype, np.dtype) and dtype.kind == "O" for dtype in frame.dtypes]
     columns = zip(frame.columns, frame.dtypes, objects, strict=True)
     _refuse((c for c in columns if not c[2] and c[1].kind not in "biuf"), name)
@@ -88,7 +101,7 @@ def _refuse(columns: Iterable[tuple[Any, Any, bool]], name: str) -> None:
     named = ", ".join(f"{column!r} ({dtype})" for column, dtype, _ in columns)
     if named:
         raise InvalidInputError(
-            f"{name} must be numeric, and these columns are not: {named}; leave them out, or encode them with "
+            f"{name} must be numbers, and these columns are not: {named}; leave them out, or encode them with "
             "their public categories first"
         )
 

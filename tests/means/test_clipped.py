@@ -125,7 +125,7 @@ def test_a_column_that_is_no_number_by_its_type_is_refused_before_any_noise(fram
         lambda: Users.from_rows(frame, groups=np.arange(100)),
     ):
         with pytest.raises(
-            InvalidInputError, match=r"must be numeric, and these columns are not: 't' \("
+            InvalidInputError, match=r"must be numbers, and these columns are not: 't' \("
         ) as error:
             release()
         assert "secret" not in str(error.value)

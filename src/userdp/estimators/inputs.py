@@ -4,7 +4,6 @@ A cell that is not a number, or a label that was not declared, becomes NaN and m
 """
 
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 
-from userdp.arrays import BoolArray, FloatArray, as_numeric_table
+from userdp.arrays import BoolArray, FloatArray, as_numeric_table, from_frame, is_frame
 from userdp.data.frames import is_pandas
 from userdp.data.stored import StoredUsers
 from userdp.errors import InvalidInputError
@@ -56,39 +55,9 @@ def boolean_columns(X: ArrayLike) -> BoolArray:
 
 def _as_array(X: ArrayLike) -> NDArray[Any]:
     """Turn lists into arrays of Python objects, and data frames into arrays once their types are numbers."""
-    import polars as pl
-
     if isinstance(X, list | tuple):
         return np.array(X, dtype=object)
-    if is_pandas(X, "DataFrame"):
-        return _from_pandas(X)
-    if isinstance(X, pl.DataFrame):
-        _refuse(
-            (name, type_)
-            for name, type_ in X.schema.items()
-            if not (type_.is_numeric() or type_ == pl.Boolean)
-        )
-        return X.select(pl.all().cast(pl.Float64)).to_numpy()
-    return np.asarray(X)
-
-
-def _from_pandas(frame: Any) -> NDArray[Any]:
-    """Read a pandas frame; columns of Python objects have the types of their cells, the others their own."""
-    objects = [isinstance(dtype, np.dtype) and dtype.kind == "O" for dtype in frame.dtypes]
-    columns = zip(frame.columns, frame.dtypes, objects, strict=True)
-    _refuse((name, type_) for name, type_, is_object in columns if not is_object and type_.kind not in "biuf")
-    if any(objects):
-        return np.asarray(frame, dtype=object)
-    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _refuse(columns: Iterable[tuple[Any, Any]]) -> None:
-    names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns)
-    if names:
-        raise InvalidInputError(
-            f"features must be numbers, and these columns are not: {names}; encode them with their public "
-            "categories first"
-        )
+    return from_frame(X, "features") if is_frame(X) else np.asarray(X)
 
 
 def numeric_targets(y: ArrayLike | None) -> FloatArray:
