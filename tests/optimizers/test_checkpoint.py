@@ -308,9 +308,28 @@ def shifted_loss(theta, z, shift):
     return ((theta - z - shift) ** 2).sum()
 
 
+def even_loss(theta, z, n=4):
+    return (theta * z).sum() if n == 0 else odd_loss(theta, z, n - 1)
+
+
+def odd_loss(theta, z, n):
+    return even_loss(theta, z, n - 1)
+
+
+class Weighted:
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __call__(self, theta, z):
+        return self.weight * (theta * z).sum()
+
+
 @pytest.mark.parametrize(
     ("loss", "other"),
     [
+        (even_loss, odd_loss),  # they call each other
+        (Weighted(1.0), Weighted(2.0)),
+        (Weighted(1.0).__call__, Weighted(2.0).__call__),
         (jax.jit(lambda theta, z: (theta * z).sum()), jax.jit(lambda theta, z: (theta + z).sum())),
         (partial(shifted_loss, shift=1.0), partial(shifted_loss, shift=2.0)),
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from userdp.arrays import is_pandas as is_pandas
+from userdp.arrays import is_pandas
 from userdp.errors import InvalidInputError
 
 if TYPE_CHECKING:

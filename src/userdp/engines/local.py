@@ -204,14 +204,15 @@ def n_parameters(loss: Objective, n_features: int, given: int | None = None) -> 
         If another number is ``given``: kernels would read past a row. A :class:`~userdp.problems.JaxLoss` does not
         tell its number, so that any may be given.
     """
-    known = loss.loss.n_parameters(n_features) if isinstance(loss, SampledSmoothing) else n_features
-    if isinstance(loss, Loss):
-        known = loss.n_parameters(n_features)
-    if given is None or given == known or isinstance(_inside(loss), JaxLoss):
-        return known if given is None else given
-    raise InvalidInputError(
-        f"theta has {known} coordinates for rows of {n_features} features, and start has {given}"
-    )
+    inside = _inside(loss)
+    known = inside.n_parameters(n_features) if isinstance(inside, Loss) else n_features
+    if given is None:
+        return known
+    if given != known and not isinstance(inside, JaxLoss):
+        raise InvalidInputError(
+            f"theta has {known} coordinates for rows of {n_features} features, and start has {given}"
+        )
+    return given
 
 
 def _inside(loss: Objective) -> Objective:

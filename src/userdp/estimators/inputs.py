@@ -12,8 +12,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_array
 
-from userdp.arrays import BoolArray, FloatArray, as_numeric_table, from_frame, is_frame
-from userdp.data.frames import is_pandas
+from userdp.arrays import BoolArray, FloatArray, as_numeric_table, from_frame, is_frame, is_pandas
 from userdp.data.stored import StoredUsers
 from userdp.errors import InvalidInputError
 

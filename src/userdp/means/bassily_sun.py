@@ -11,14 +11,19 @@ The round is the library's certified mean with its Gaussian gate; the paper's ow
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means import certified
 from userdp.means.certified import CertifiedMean
-from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
+from userdp.means.interface import (
+    ReleasesOnce,
+    check_positive_rounds,
+    check_query,
+    check_rounds,
+    users_needed,
+)
 from userdp.means.pure_parts import PureParts, split_evenly
 from userdp.means.sensitivity import ramp_start
 from userdp.mechanisms.noise import NoiseSource
@@ -77,18 +82,17 @@ class BassilySunMean(ReleasesOnce):
         round_budget = Budget(parts.epsilon, delta / rounds * (1 - 1e-12), budget.unit)
 
         def are_enough(n: int) -> bool:
-            try:
-                gate = certified.gate_setting(n, round_budget, gate="gaussian", agreement=self.agreement)
-            except TooFewUsersError:
-                return False
-            assert isinstance(gate, GaussianSetting)
-            return halting_bound(gate, n, int(self.agreement * n), rounds) <= _HALTING
+            gate = certified.possible_setting(n, round_budget, "gaussian", agreement=self.agreement)
+            return (
+                isinstance(gate, GaussianSetting)
+                and halting_bound(gate, n, int(self.agreement * n), rounds) <= _HALTING
+            )
 
         if not are_enough(n_users):
             raise TooFewUsersError(
                 f"{rounds} rounds at epsilon = {budget.epsilon:g}, delta = {budget.delta:g} leave each round "
                 f"epsilon = {parts.epsilon:.3g}, and {n_users} users are too few to get through all of them; it takes "
-                f"at least {_users_needed(n_users, are_enough)}, or a larger epsilon, or fewer rounds"
+                f"at least {users_needed(n_users, are_enough)}, or a larger epsilon, or fewer rounds"
             )
         mean = certified.calibrate(
             self.radius, n_users, dimension, round_budget, gate="gaussian", agreement=self.agreement
@@ -104,19 +108,6 @@ def halting_bound(gate: GaussianSetting, n_users: int, index: int, rounds: int) 
     """
     slack = INDEX_RESOLUTION * (index - ramp_start(n_users) - 2) - gate.margin
     return min(1.0, rounds * gaussian_tail(slack + 1, gate.scale)) if slack >= 0 else 1.0
-
-
-def _users_needed(n_users: int, is_enough: Callable[[int], bool]) -> str:
-    """Find the smallest sufficient number of users, within 2%."""
-    low, high = n_users, max(2 * n_users, 8)
-    while not is_enough(high):
-        low, high = high, 2 * high
-        if high > 2**40:
-            return "more than any number of users"
-    while high - low > max(1, high // 64):
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return str(high)
 
 
 def paper_users(rounds: int, epsilon: float, delta: float) -> float:

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from userdp.arrays import FloatArray, IntArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means.friends import concentration_index, friend_counts, ramp_numerators
-from userdp.means.interface import Session, check_positive_rounds, check_query, check_rounds
+from userdp.means.interface import Session, check_positive_rounds, check_query, check_rounds, users_needed
 from userdp.means.lattice import Lattice
 from userdp.means.sensitivity import mean_sensitivity, ramp_start
 from userdp.mechanisms.above_threshold import OneSidedAboveThreshold
@@ -120,17 +120,18 @@ def gate_setting(
     beside: tuple[Event, ...] = (),
 ) -> GateSetting:
     """Choose H and the split of the budget for a gate; see :func:`calibrate`."""
-    check_positive_rounds(rounds)
-    if not 0.5 < agreement <= 1:
-        raise InvalidInputError(f"agreement must lie in (0.5, 1], got {agreement!r}")
-    try:
-        return _gate_setting(n_users, budget, gate, rounds, agreement, beside)
-    except TooFewUsersError:
+
+    def setting_for(n: int) -> GateSetting | None:
+        return possible_setting(n, budget, gate, rounds, agreement, beside)
+
+    setting = setting_for(n_users)
+    if setting is None:
         raise TooFewUsersError(
             f"{n_users} users are too few for a concentrated mean at epsilon = {budget.epsilon:g}, "
             f"delta = {budget.delta:g}; it takes at least "
-            f"{_users_needed(n_users, budget, gate, rounds, agreement, beside)}, or a larger epsilon"
-        ) from None
+            f"{users_needed(n_users, lambda n: setting_for(n) is not None)}, or a larger epsilon"
+        )
+    return setting
 
 
 def deferred_setting(n_users: int, budget: Budget) -> DeferredSetting:
@@ -141,45 +142,36 @@ def deferred_setting(n_users: int, budget: Budget) -> DeferredSetting:
 
 
 @lru_cache(maxsize=128)
-def _gate_setting(
-    n_users: int, budget: Budget, gate: GateName, rounds: int, agreement: float, beside: tuple[Event, ...]
-) -> GateSetting:
+def possible_setting(
+    n_users: int,
+    budget: Budget,
+    gate: GateName,
+    rounds: int = 1,
+    agreement: float = 1.0,
+    beside: tuple[Event, ...] = (),
+) -> GateSetting | None:
+    """Choose H and the split of the budget for a gate; None if users are too few."""
+    check_positive_rounds(rounds)
+    if not 0.5 < agreement <= 1:
+        raise InvalidInputError(f"agreement must lie in (0.5, 1], got {agreement!r}")
     expected_index = int(agreement * n_users)
 
     def sensitivity(index: int) -> float:
         return mean_sensitivity(index, n_users, radius=1.0)
 
-    match gate:
-        case "deferred":
-            return calibration.deferred(budget, expected_index, sensitivity, beside=beside)
-        case "one-sided":
-            return calibration.one_sided(budget, expected_index, sensitivity, rounds=rounds, beside=beside)
-        case "gaussian":
-            return calibration.gaussian(budget, expected_index, sensitivity, rounds=rounds, beside=beside)
+    try:
+        match gate:
+            case "deferred":
+                return calibration.deferred(budget, expected_index, sensitivity, beside=beside)
+            case "one-sided":
+                return calibration.one_sided(
+                    budget, expected_index, sensitivity, rounds=rounds, beside=beside
+                )
+            case "gaussian":
+                return calibration.gaussian(budget, expected_index, sensitivity, rounds=rounds, beside=beside)
+    except TooFewUsersError:
+        return None
     raise InvalidInputError(f'gate must be "deferred", "one-sided" or "gaussian", got {gate!r}')
-
-
-def _users_needed(
-    n_users: int, budget: Budget, gate: GateName, rounds: int, agreement: float, beside: tuple[Event, ...]
-) -> str:
-    """Find the smallest sufficient number of users, within 2%."""
-
-    def enough(n: int) -> bool:
-        try:
-            _gate_setting(n, budget, gate, rounds, agreement, beside)
-        except TooFewUsersError:
-            return False
-        return True
-
-    low, high = n_users, max(2 * n_users, 8)
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 2**40:
-            return "more than any number of users"
-    while high - low > max(1, high // 64):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return str(high)
 
 
 @dataclass

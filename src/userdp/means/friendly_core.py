@@ -23,7 +23,13 @@ from scipy.special import ndtri
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError, NotConcentratedError, TooFewUsersError
 from userdp.means.friends import friend_counts, ramp_numerators
-from userdp.means.interface import ReleasesOnce, check_positive_rounds, check_query, check_rounds
+from userdp.means.interface import (
+    ReleasesOnce,
+    check_positive_rounds,
+    check_query,
+    check_rounds,
+    users_needed,
+)
 from userdp.means.lattice import Lattice
 from userdp.means.sensitivity import ramp_start
 from userdp.mechanisms.noise import NoiseSource
@@ -101,12 +107,16 @@ class FriendlyCoreMean(ReleasesOnce):
             With the number of users that would do.
         """
         check_positive_rounds(rounds)
-        setting = _best_setting(n_users, budget, rounds, beside)
+
+        def setting_for(n: int) -> CountSetting | None:
+            return _best_setting(n, budget, rounds, beside)
+
+        setting = setting_for(n_users)
         if setting is None:
             raise TooFewUsersError(
                 f"{n_users} users are too few for a friendly core at epsilon = {budget.epsilon:g}, "
                 f"delta = {budget.delta:g} over {rounds} rounds; it takes at least "
-                f"{_users_needed(n_users, budget, rounds, beside)}, or a larger epsilon"
+                f"{users_needed(n_users, lambda n: setting_for(n) is not None)}, or a larger epsilon"
             )
         lattice = Lattice.fine_enough(self.radius, n_users, dimension)
         return CalibratedFriendlyCoreMean(budget, n_users, lattice, setting, beside)
@@ -183,19 +193,6 @@ def _best_setting(
             if cost < least:
                 best, least = setting, cost
     return best
-
-
-def _users_needed(n_users: int, budget: Budget, rounds: int, beside: tuple[Event, ...]) -> str:
-    """Find the smallest sufficient number of users, within 2%."""
-    low, high = n_users, max(2 * n_users, 8)
-    while _best_setting(high, budget, rounds, beside) is None:
-        low, high = high, 2 * high
-        if high > 2**40:
-            return "more than any number of users"
-    while high - low > max(1, high // 64):
-        middle = (low + high) // 2
-        low, high = (low, middle) if _best_setting(middle, budget, rounds, beside) else (middle, high)
-    return str(high)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ states what the answers cost. Estimators are configuration and hold public knowl
 arguments.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -152,3 +153,16 @@ def check_rounds(answered: int, rounds: int) -> None:
     """Refuse a query beyond those that were paid for."""
     if answered >= rounds:
         raise InvalidInputError(f"all {rounds} rounds of this budget are answered; calibrate for more rounds")
+
+
+def users_needed(n_users: int, are_enough: Callable[[int], bool]) -> str:
+    """Find the smallest sufficient number of users beyond ``n_users``, within 2%, in words."""
+    low, high = n_users, max(2 * n_users, 8)
+    while not are_enough(high):
+        low, high = high, 2 * high
+        if high > 2**40:
+            return "more than any number of users"
+    while high - low > max(1, high // 64):
+        middle = (low + high) // 2
+        low, high = (low, middle) if are_enough(middle) else (middle, high)
+    return str(high)

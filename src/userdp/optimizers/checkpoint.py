@@ -17,7 +17,7 @@ import shutil
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Self
 
 import jax
@@ -177,45 +177,52 @@ def _fingerprint(users: AnyUsers, arguments: tuple[Any, ...]) -> str:
     return digest.hexdigest()
 
 
-def _described(value: Any) -> Any:
-    """Write down a public argument in full, the same in every process: what is left out could change unnoticed."""
+def _described(value: Any, within: tuple[FunctionType, ...] = ()) -> Any:
+    """Write down a public argument in full, the same in every process: what is left out could change unnoticed.
+
+    ``within`` are the functions that are being written down, so that those that call each other come to an end.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         array = np.asarray(value)
         return [str(array.dtype), list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+    describe = partial(_described, within=within)
     if is_dataclass(value):
-        parts: Any = [_described(getattr(value, field.name)) for field in fields(value)]
+        parts: Any = [describe(getattr(value, field.name)) for field in fields(value)]
     elif isinstance(value, list | tuple):
-        parts = [_described(item) for item in value]
+        parts = [describe(item) for item in value]
     elif isinstance(value, FunctionType):
-        parts = _described_function(value)
+        parts = [value.__name__] if value in within else _described_function(value, (*within, value))
     elif isinstance(value, partial):
-        parts = [_described(value.func), _described(value.args), _described(sorted(value.keywords.items()))]
+        parts = [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
+    elif isinstance(value, MethodType):
+        parts = [describe(value.__func__), describe(value.__self__)]
     elif hasattr(value, "__wrapped__"):  # by jax.jit, functools.wraps and the like
-        parts = [_described(value.__wrapped__)]
-    elif isinstance(value, Loss | Domain):  # written by somebody else
-        parts = sorted((name, _described(part)) for name, part in vars(value).items())
+        parts = [describe(value.__wrapped__)]
+    elif isinstance(value, Loss | Domain) or (
+        callable(value) and hasattr(value, "__dict__")
+    ):  # by somebody else
+        parts = sorted((name, describe(part)) for name, part in vars(value).items())
     else:
         parts = []
     return [f"{type(value).__module__}.{type(value).__qualname__}", parts]
 
 
-def _described_function(function: FunctionType) -> Any:
-    """Describe a function by its code and what that refers to: defaults, a closure, numbers and functions around it."""
-    code = function.__code__
-    around = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
-    inside = [cell.cell_contents for cell in function.__closure__ or ()]
-    plain = (bool, int, float, str, tuple, np.ndarray, np.generic, jax.Array, partial)
+def _described_function(function: FunctionType, within: tuple[FunctionType, ...]) -> Any:
+    """Write down a function's code and what it refers to: defaults, a closure, numbers and functions of its module."""
+    code, describe = function.__code__, partial(_described, within=within)
+    around = ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
+    told = (bool, int, float, str, tuple, np.ndarray, np.generic, jax.Array, partial)
     return [
         hashlib.sha256(marshal.dumps(code, 2)).hexdigest(),
-        _described(function.__defaults__),
-        _described(function.__kwdefaults__ and sorted(function.__kwdefaults__.items())),
-        _described([one for one in inside if one is not function]),
-        [(name, _described(one)) for name, one in sorted(around.items()) if isinstance(one, plain)],
+        describe(function.__defaults__),
+        describe(sorted((function.__kwdefaults__ or {}).items())),
+        describe([cell.cell_contents for cell in function.__closure__ or ()]),
         [
-            (name, _described(one))
-            for name, one in sorted(around.items())
-            if isinstance(one, FunctionType) and one is not function and one.__module__ == function.__module__
+            (name, describe(one))
+            for name, one in around
+            if isinstance(one, told)
+            or (isinstance(one, FunctionType) and one.__module__ == function.__module__)
         ],
     ]
