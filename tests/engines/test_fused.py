@@ -1,72 +1,24 @@
 """The compiled kernel of gradients: the loss's own derivative, and bit for bit a function of one user."""
 
-import sys
-import zlib
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.engines.users import LOSSES, gradients, make_users
 from userdp.data import Users
 from userdp.engines import LocalEngine, fused, local_oracle
 from userdp.engines.layout import packed
 from userdp.engines.local import gradients_of, layout_for
 from userdp.errors import InvalidInputError
-from userdp.problems import (
-    Absolute,
-    Hinge,
-    Huber,
-    Logistic,
-    Pinball,
-    Poisson,
-    Squared,
-    SquaredHinge,
-)
+from userdp.kernels import xla
+from userdp.problems import Huber, Logistic, Poisson, Squared
 
-kernel = pytest.importorskip("userdp.engines.fused_kernel", reason="needs userdp[fast]")
-lanes = pytest.importorskip("userdp.engines.lanes")
-numba = pytest.importorskip("numba")
-
-LOSSES = [
-    Logistic(),
-    Hinge(),
-    SquaredHinge(),
-    Squared(),
-    Absolute(),
-    Pinball(0.3),
-    Huber(0.4),
-    Poisson(2.0, 1.5),
-]
-
-
-@pytest.fixture
-def without_kernel(monkeypatch):
-    monkeypatch.setattr(fused, "_kernel", lambda: None)
-    gradients_of.cache_clear()
-    yield
-    gradients_of.cache_clear()
-
-
-def make_users(items, d, seed=0, scale=1.0):
-    rng = np.random.default_rng(seed)
-    rows = scale * rng.normal(size=(sum(items), d)) / np.sqrt(d)
-    groups = np.repeat(np.arange(len(items)), items)
-    return Users.from_rows(rows, groups, 2.0 * rng.integers(0, 2, size=len(rows)))
+kernel = pytest.importorskip("userdp.kernels.handlers", reason="needs userdp[fast]")
 
 
 def in_halves(users):
     return Users(users.rows.astype(np.float32).astype(np.float16).astype(float), users.offsets, users.targets)
-
-
-def gradients(loss, users, theta, storage="float32"):
-    """Rows in the order of the users."""
-    oracle = local_oracle(loss, users, storage=storage)
-    found = oracle.evaluate(theta).astype(np.float32)
-    rows = np.empty_like(found)
-    rows[np.concatenate([block.positions[: block.n_users] for block in oracle.data])] = found
-    return rows
 
 
 def test_every_loss_of_the_kernel_is_tested():
@@ -104,35 +56,10 @@ def test_slopes_at_kinks_and_far_out_are_the_derivative_s(loss):
         np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-37)
 
 
-@numba.njit
-def exponentials(x, found, count):
-    for i in range(0, count, lanes.LANES):
-        lanes.store(
-            kernel.floats(found), i, count - i, kernel._exp(lanes.load(kernel.floats(x), i, count - i))
-        )
-
-
-def exp(values):
-    x = np.concatenate([values, np.zeros(lanes.LANES)]).astype(np.float32)
-    found = np.empty_like(x)
-    exponentials(x.ctypes.data, found.ctypes.data, len(values))
-    return found[: len(values)]
-
-
-def test_the_exponential():
-    x = np.linspace(-87, 88, 100_001).astype(np.float32)
-    assert np.max(np.abs(exp(x) / np.exp(x.astype(float)) - 1)) < 2.5e-7
-    assert exp([-87.5, -np.inf]).tolist() == [0.0, 0.0]
-    assert np.isnan(exp([np.nan])).all()
-
-
-def test_what_numba_keeps_is_made_again_when_the_other_file_changes():
-    """It looks at the kernel's file alone, so that one names the other."""
-    assert zlib.crc32(Path(lanes.__file__).read_bytes()) == kernel.LANES_FILE
-
-
-@pytest.mark.parametrize("storage", ["float32", "float16"])
-@pytest.mark.parametrize("scale", [1.0, 1e-38], ids=["plain", "numbers too small to be normal"])
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+@pytest.mark.parametrize(
+    "scale", [1.0, 1e-38, 200.0], ids=["plain", "too small to be normal", "slopes of nearly zero"]
+)
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.4)], ids=["logistic", "huber"])
 def test_a_user_s_gradient_is_the_same_alone_in_any_company_and_on_any_thread(
     loss, scale, storage, monkeypatch
@@ -152,7 +79,7 @@ def test_a_user_s_gradient_is_the_same_alone_in_any_company_and_on_any_thread(
 
 
 @pytest.mark.parametrize("d", [5, 16, 40])
-@pytest.mark.parametrize(("storage", "too_large"), [("float32", 1e300), ("float16", 7e4)])
+@pytest.mark.parametrize(("storage", "too_large"), [("float32", 1e300), ("float16", 7e4), ("int8", 1e300)])
 def test_a_null_user_is_null_and_nobody_else_is(storage, too_large, d):
     """Not even the one before, beyond whose last row the kernel reads."""
     users = make_users([100, 101, 99, 100], d=d)
@@ -185,7 +112,11 @@ def test_without_the_kernel_features_are_rounded_all_the_same():
 
 
 def test_a_storage_that_is_none_is_refused():
-    for refused in ({"storage": "int8"}, {"storage": "float16", "device": "gpu"}):
+    for refused in (
+        {"storage": "int4"},
+        {"storage": "float16", "device": "gpu"},
+        {"storage": "int8", "device": "gpu"},
+    ):
         with pytest.raises(InvalidInputError, match="storage"):
             LocalEngine(**refused)
 
@@ -197,27 +128,15 @@ def test_without_the_kernel_xla_computes_the_same_within_rounding_and_as_indepen
     for j in range(4):
         assert gradients(Logistic(), users.take(np.array([j])), theta).tobytes() == together[j].tobytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused, "_kernel", lambda: kernel)
+        patch.setattr(xla, "loaded", lambda: kernel)
         gradients_of.cache_clear()
         np.testing.assert_allclose(gradients(Logistic(), users, theta), together, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("trouble", ["no Numba", "another XLA"])
-def test_an_environment_without_the_kernel_is_no_error(trouble, monkeypatch):
-    def refuse(*_, **__):
-        raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: version")
-
-    if trouble == "no Numba":
-        monkeypatch.setitem(sys.modules, "userdp.engines.fused_kernel", None)
-        monkeypatch.delattr("userdp.engines.fused_kernel")
-    else:
-        monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
-    assert fused._kernel.__wrapped__() is None
-
-
+@pytest.mark.parametrize("storage", ["float32", "int8"])
 @pytest.mark.parametrize("length", [1, 2, 4, 100])
-def test_a_theta_of_another_length_is_refused(length):
+def test_a_theta_of_another_length_is_refused(length, storage):
     """The kernel would take it for the length of a row."""
-    oracle = local_oracle(Logistic(), make_users([5, 3], 3))
+    oracle = local_oracle(Logistic(), make_users([5, 3], 3), storage=storage)
     with pytest.raises(InvalidInputError, match="theta must have 3 coordinates"):
         oracle.evaluate(np.zeros(length))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from userdp.data import Users
-from userdp.engines import fused, layout, local
+from userdp.engines import fused, layout, local, quantized
 from userdp.engines.layout import LANES, SMALL, Packed, blocks, packed, small_side_by_side, widths, zeros
 from userdp.errors import InvalidInputError
 from userdp.problems import Logistic, Multinomial
@@ -148,7 +148,7 @@ def test_users_of_other_sizes_have_the_same_shapes(lay_out):
     assert len(shapes) == 1
 
 
-@pytest.mark.parametrize("storage", ["float32", "float16"])
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("loss", [Logistic(), Multinomial(3)])
 def test_rows_are_used_where_they_are_laid_out(loss, storage, monkeypatch):
     """Else memory would hold them twice."""
@@ -160,6 +160,7 @@ def test_rows_are_used_where_they_are_laid_out(loss, storage, monkeypatch):
 
     monkeypatch.setattr(layout, "zeros", watched)
     monkeypatch.setattr(local, "zeros", watched)
+    monkeypatch.setattr(quantized, "zeros", watched)
     oracle = local.local_oracle(loss, ragged([3, 40, 200]), storage=storage, device="cpu")
     places = {array.ctypes.data for array in made}
     if storage == "float32" or fused.serves(loss, 3, np.float32):

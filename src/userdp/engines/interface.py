@@ -1,7 +1,7 @@
 """What an engine is, and the one that runs on this machine."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import jax
 
@@ -13,7 +13,7 @@ from userdp.errors import InvalidInputError
 
 Oracle: TypeAlias = GradientOracle | ShardedOracle
 Device: TypeAlias = Literal["cpu", "gpu"]
-Storage: TypeAlias = Literal["float32", "float16"]
+Storage: TypeAlias = Literal["float32", "float16", "int8"]
 
 
 class Engine(Protocol):
@@ -59,7 +59,9 @@ class LocalEngine:
     storage : str
         ``"float16"`` rounds the features to eleven bits and reads half as many bytes, for users in memory on a CPU with
         ``userdp[fast]``. Features of 6e-5 to 65,504 keep a relative precision of 2^-11, smaller ones an absolute one
-        of 3e-8; a user with a larger one is null. The guarantee is the same (``docs/proofs/dp_sgd.md``).
+        of 3e-8; a user with a larger one is null. ``"int8"`` reads a quarter: every feature becomes one of 255 whole
+        multiples of a 127th of the largest that its user has in that column, and predictions and gradients are computed
+        to sixteen bits. The guarantee is the same (``docs/proofs/dp_sgd.md``).
     """
 
     device: Device | None = None
@@ -68,10 +70,10 @@ class LocalEngine:
     def __post_init__(self) -> None:
         if self.device not in (None, "cpu", "gpu"):
             raise InvalidInputError(f'device must be "cpu" or "gpu", got {self.device!r}')
-        if self.storage not in ("float32", "float16"):
-            raise InvalidInputError(f'storage must be "float32" or "float16", got {self.storage!r}')
-        if self.storage == "float16" and self.device == "gpu":
-            raise InvalidInputError('storage="float16" is for a CPU: leave device or storage out')
+        if self.storage not in get_args(Storage):
+            raise InvalidInputError(f'storage must be "float32", "float16" or "int8", got {self.storage!r}')
+        if self.storage != "float32" and self.device == "gpu":
+            raise InvalidInputError(f'storage="{self.storage}" is for a CPU: leave device or storage out')
 
     def oracle(
         self,
@@ -93,7 +95,7 @@ class LocalEngine:
             users,
             dimension=dimension,
             min_items=min_items,
-            device="cpu" if self.storage == "float16" else self.device,
+            device="cpu" if self.storage != "float32" else self.device,
             group_size=group_size,
             storage=self.storage,
         )
@@ -105,7 +107,7 @@ class LocalEngine:
             return
         if self.storage != "float32":
             raise InvalidInputError(
-                'storage="float16" is for users in memory; read them with load_users, or leave storage out'
+                f'storage="{self.storage}" is for users in memory; read them with load_users, or leave storage out'
             )
         if self.device not in (None, jax.default_backend()):
             raise InvalidInputError(

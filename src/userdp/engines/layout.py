@@ -44,6 +44,11 @@ class Packed:
     count: Any
     n_users: int = field(metadata={"static": True})
 
+    @property
+    def n_features(self) -> int:
+        """How many numbers a row has."""
+        return int(self.features.shape[1])
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from userdp.engines.layout import (
     small_side_by_side,
     zeros,
 )
+from userdp.engines.quantized import Quantized, quantized, rounded
 from userdp.errors import InvalidInputError
 from userdp.problems import (
     GLM,
@@ -117,19 +118,21 @@ def local_oracle(
     group_size : int
         So many users that follow each other stand for one (:mod:`userdp.engines.groups`).
     storage : str
-        ``"float16"`` rounds every feature to the nearest float16, and stores it as one where the compiled kernel
-        serves.
+        ``"float16"`` rounds every feature to the nearest float16, ``"int8"`` to a whole multiple of its user's unit of
+        that column (:mod:`userdp.engines.quantized`); they are stored so where the compiled kernel serves.
     """
     plain, ridge = without_ridge(loss)
     check_targets(plain, users.has_targets)
     dimension = n_parameters(plain, users.n_features, dimension)
     on_gpu = (device or jax.default_backend()) == "gpu"
-    lay_out = layout_for(plain, users.n_features, dtype, on_gpu)
+    lay_out = packed if storage == "int8" else layout_for(plain, users.n_features, dtype, on_gpu)
+    served = fused.serves(plain, users.n_features, dtype)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
-        laid_out = lay_out(users, min_items, dtype)
+        laid_out: tuple[Any, ...] = lay_out(users, min_items, dtype)
         if storage == "float16":
-            served = fused.serves(plain, users.n_features, dtype)
             laid_out = tuple(_in_halves(part, np.float16 if served else dtype) for part in laid_out)
+        elif storage == "int8":
+            laid_out = tuple((quantized if served else rounded)(part) for part in laid_out)
         # Nobody writes to the layout, so it need not be copied.
         data: Any = jax.device_put(laid_out, device_named(device), may_alias=True)
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)
@@ -168,13 +171,16 @@ def gradients_of(loss: Objective, has_targets: bool, on_gpu: bool = False) -> Us
     def user_gradients(data: LaidOut, theta: Array, key: Array) -> Array:
         return jnp.concatenate([of_some(users, theta.astype(users.targets.dtype), key) for users in data])
 
-    def of_some(users: Packed | SideBySide | Block, theta: Array, key: Array) -> Array:
+    def of_some(users: Packed | SideBySide | Block | Quantized, theta: Array, key: Array) -> Array:
         match users:
             case Block():
                 found = gpu.gradients(loss, sum_gradients, users, theta, key)
             case SideBySide():
                 assert isinstance(loss, LinearPredictorLoss)  # as layout_for has it
                 found = cpu.side_by_side(loss, users, theta)
+            case Quantized():
+                assert isinstance(loss, GLM)  # whom the kernel serves
+                return fused.glm_gradients(loss, users, theta)  # null users have units that make them so
             case Packed() if isinstance(loss, GLM) and fused.serves(loss, len(theta), theta.dtype):
                 found = fused.glm_gradients(loss, users, theta)
             case Packed():

@@ -14,8 +14,9 @@ from userdp.means.adaptive_clipped import CalibratedAdaptiveClippedMean
 from userdp.means.certified import NOT_CONCENTRATED, CertifiedMean
 from userdp.means.clipped import CalibratedClippedMean
 from userdp.means.clipped_loops import AdaptiveClippedLoop, ClippedLoop
+from userdp.means.crowd import crowd_of
 from userdp.means.in_loop import InLoopMean, Shards, check_shape, gaussian_rows
-from userdp.means.in_loop_friends import friends, survey
+from userdp.means.in_loop_friends import friends
 from userdp.means.interface import CalibratedMean
 from userdp.means.lattice import Lattice
 from userdp.means.lattice_sums import round_to_lattice, weighted_total
@@ -89,7 +90,7 @@ class CertifiedLoop:
         """Weigh and average."""
         lattice, ramp = self.mean.lattice, self.ramp
         check_shape(vectors, self.shape)
-        crowd = survey(round_to_lattice(vectors, lattice), lattice.radius_units)
+        crowd = crowd_of(vectors, lattice)
 
         def of_friends() -> ExactMean:
             # With equal weights w the mean is that of weights one.

@@ -32,19 +32,40 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, kind, _VECTOR)
 
 
-def _repeated(builder, number, vector):
+def repeated(builder, number, vector):
+    """Build a vector of one number."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), number, ir.Constant(_INT32, 0))
     return builder.shuffle_vector(one, one, ir.Constant(_PLACES, [0] * LANES))
 
 
 def _before(builder, count):
     """Which lanes come before ``count``."""
-    limit = _repeated(builder, builder.trunc(count, _INT32), _PLACES)
+    limit = repeated(builder, builder.trunc(count, _INT32), _PLACES)
     return builder.icmp_signed("<", ir.Constant(_PLACES, list(range(LANES))), limit)
 
 
-def _call(builder, name, kind, arguments):
+def call(builder, name, kind, arguments):
+    """Build a call of one of LLVM's functions."""
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+def _room_for(kind):
+    """Return what reserves so many numbers on the stack."""
+
+    @intrinsic(prefer_literal=True)
+    def room(context, count):
+        def build(context, builder, signature, arguments):
+            size = count.literal_value
+            place = cgutils.alloca_once(builder, context.get_data_type(kind), size=size)
+            place.align = 64
+            return place
+
+        return types.CPointer(kind)(count), build
+
+    return room
+
+
+room, doubles_room, bytes_room = (_room_for(kind) for kind in (types.float32, types.float64, types.uint8))
 
 
 @intrinsic
@@ -52,7 +73,7 @@ def spread(context, number):
     """Return sixteen times the same number."""
 
     def build(context, builder, signature, arguments):
-        return _repeated(builder, arguments[0], _VECTOR)
+        return repeated(builder, arguments[0], _VECTOR)
 
     return _lanes(types.float32), build
 
@@ -78,6 +99,31 @@ def load(context, numbers, first, count):
 
 
 @intrinsic
+def fetch(context, numbers, first):
+    """Ask memory for numbers around a place that will be read later; the place need not exist."""
+
+    def build(context, builder, signature, arguments):
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, _INT32, _INT32, _INT32])
+        to_read, into_second_cache, data = (ir.Constant(_INT32, number) for number in (0, 2, 1))
+        call(builder, "llvm.prefetch.p0", kind, [place, to_read, into_second_cache, data])
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.int64), build
+
+
+@intrinsic
+def kept(context, lanes, count):
+    """Return the lanes, those from ``count`` on zero, whatever they were."""
+
+    def build(context, builder, signature, arguments):
+        value, left = arguments
+        return builder.select(_before(builder, left), value, ir.Constant(_VECTOR, [0.0] * LANES))
+
+    return _lanes(_lanes, types.int64), build
+
+
+@intrinsic
 def store(context, numbers, first, count, lanes):
     """Put sixteen numbers at a pointer, or as many as ``count``."""
 
@@ -86,9 +132,7 @@ def store(context, numbers, first, count, lanes):
         place = builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [_VECTOR, place.type, _INT32, _MASK])
         mask = _before(builder, left)
-        _call(
-            builder, f"llvm.masked.store.v{LANES}f32.p0", kind, [value, place, ir.Constant(_INT32, 4), mask]
-        )
+        call(builder, f"llvm.masked.store.v{LANES}f32.p0", kind, [value, place, ir.Constant(_INT32, 4), mask])
         return context.get_dummy_value()
 
     return types.void(numbers, types.int64, types.int64, _lanes), build
@@ -131,7 +175,7 @@ def fma(context, x, y, z):
 
     def build(context, builder, signature, arguments):
         kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-        return _call(builder, f"llvm.fmuladd.v{LANES}f32", kind, arguments)
+        return call(builder, f"llvm.fmuladd.v{LANES}f32", kind, arguments)
 
     return _lanes(_lanes, _lanes, _lanes), build
 
@@ -141,7 +185,7 @@ def rint(context, x):
     """Round to the nearest whole numbers."""
 
     def build(context, builder, signature, arguments):
-        return _call(builder, f"llvm.rint.v{LANES}f32", ir.FunctionType(_VECTOR, [_VECTOR]), arguments)
+        return call(builder, f"llvm.rint.v{LANES}f32", ir.FunctionType(_VECTOR, [_VECTOR]), arguments)
 
     return _lanes(_lanes), build
 
@@ -186,3 +230,57 @@ def fold(context, x, y, step):
         )
 
     return _lanes(_lanes, _lanes, step), build
+
+
+@intrinsic
+def magnitude(context, x):
+    """Return |x|."""
+
+    def build(context, builder, signature, arguments):
+        return call(builder, f"llvm.fabs.v{LANES}f32", ir.FunctionType(_VECTOR, [_VECTOR]), arguments)
+
+    return _lanes(_lanes), build
+
+
+def _reduced(combine):
+    """Return what combines all lanes, in pairs a power of two apart; each lane has the answer then."""
+
+    @intrinsic
+    def reduce(context, x):
+        def build(context, builder, signature, arguments):
+            found = arguments[0]
+            for size in (8, 4, 2, 1):
+                places = ir.Constant(_PLACES, [lane ^ size for lane in range(LANES)])
+                found = combine(builder, found, builder.shuffle_vector(found, found, places))
+            return found
+
+        return _lanes(_lanes), build
+
+    return reduce
+
+
+def _larger(builder, x, y):
+    return builder.select(builder.fcmp_ordered("<", x, y), y, x)
+
+
+@intrinsic
+def larger(context, x, y):
+    """Return the larger ones; x where either is NaN."""
+
+    def build(context, builder, signature, arguments):
+        return _larger(builder, *arguments)
+
+    return _lanes(_lanes, _lanes), build
+
+
+largest, total = _reduced(_larger), _reduced(lambda builder, x, y: builder.fadd(x, y))
+
+
+@intrinsic
+def first_lane(context, x):
+    """Return the number in the first lane."""
+
+    def build(context, builder, signature, arguments):
+        return builder.extract_element(arguments[0], ir.Constant(_INT32, 0))
+
+    return types.float32(_lanes), build
