@@ -78,6 +78,35 @@ def test_users_who_agree_exactly_do_not_hide_the_others():
     assert abs(release.value[0] - 0.3) < 0.05
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, n: (rng.random((n, 1)) < 0.5) * 1.0,
+        lambda rng, n: (rng.random((n, 1)) < 0.1) * 1.0,
+        lambda rng, n: np.eye(5)[rng.choice(5, n, p=[0.6, 0.2, 0.1, 0.06, 0.04])],
+        lambda rng, n: rng.poisson(0.2, (n, 1)) * 1.0,
+        lambda rng, n: rng.integers(1, 6, (n, 3)) * 1.0,
+    ],
+    ids=["a flag", "a rarer flag", "categories", "small counts", "answers from 1 to 5"],
+)
+def test_flags_categories_and_whole_numbers_are_answered_and_no_minority_is_cut_off(draw):
+    """Their distances are few and far apart, and may lie at the very end of a bin; against a ball that holds all."""
+    n = 2_000
+    x = draw(np.random.default_rng(0), n)
+    truth, d = x.mean(axis=0), x.shape[1]
+    mu = Budget(1.0, 1e-6)
+    all_of_them = (
+        2 * np.linalg.norm(x - truth, axis=1).max() / (n * mean_shares.shares(n, d, mu).mu) * np.sqrt(d)
+    )
+    errors = [
+        np.linalg.norm(
+            userdp.mean(x, groups=np.arange(n), epsilon=1.0, delta=1e-6, random_state=seed).value - truth
+        )
+        for seed in range(12)
+    ]
+    assert np.sqrt(np.mean(np.square(errors))) < 2.2 * all_of_them
+
+
 def test_a_given_radius_spends_nothing_on_finding_one():
     X, ids = table()
     release = userdp.mean(X, groups=ids, epsilon=1.0, delta=1e-6, radius=9.0, random_state=1)

@@ -83,6 +83,27 @@ def test_mean_excess_is_that_of_the_tail():
     assert law.mean_excess(radii) == pytest.approx(exact, rel=0.2)
 
 
+def test_mean_excess_inside_a_bin_is_that_of_distances_spread_over_it():
+    law = distance_law(np.full(10_000, 1.0), QUIET, SeededNoise(0), number=10_000)
+    start = 2 ** (-1 / BINS_PER_OCTAVE)
+    radii = np.array([start / 2, start, (1 + start) / 2, 1.0])
+    expected = [(1 + start) / 2 - start / 2, (1 - start) / 2, (1 - start) / 8, 0.0]
+    assert law.mean_excess(radii) == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_minority_that_no_shape_expects_is_believed_if_it_stands_out():
+    """Nine in ten close by and one in ten a hundred times as far: far more than any tail has there."""
+    distances = np.append(np.full(9_000, 0.01), np.full(1_000, 1.0))
+    law = distance_law(distances, histogram_event("clip radius", 0.05, 19), SeededNoise(0), ALL_BINS[110:140])
+    assert 1 - law.share_within(np.array([0.5]))[0] == pytest.approx(0.1, abs=0.02)
+
+
+def test_what_no_bin_counts_is_zero_where_the_number_is_known():
+    distances = np.append(np.zeros(900), np.full(300, 5.0))
+    law = distance_law(distances, QUIET, SeededNoise(0), number=1_200)
+    assert law.shares.sum() == pytest.approx(0.25, abs=0.02)
+
+
 def test_zeros_count_only_where_nothing_else_stands_out():
     mixed = np.append(np.zeros(900), np.full(300, 5.0))
     assert distance_law(mixed, QUIET, SeededNoise(0)).quantile(0.5) == pytest.approx(5.0, rel=0.3)

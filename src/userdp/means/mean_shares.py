@@ -29,6 +29,8 @@ _LEAST_PAIRS, _MOST_PAIRS = 0.01, 0.4
 _LEAST_CLIP, _MOST_CLIP = 0.03, 0.1
 # In few dimensions bias, not noise, is what a clip radius must avoid: the tail is worth this share over d.
 _TAIL_SHARE = 0.4
+# Nor may those few be overlooked who differ where most agree: the pairs are worth this share over d.
+_MINORITY_SHARE = 0.2
 # A concentrated mean's noise over that of a clipped one, k above; and what its gate needs of N sqrt(share).
 _CONCENTRATED_NOISE, _GATE_SIGNAL = 4.0, 40.0
 # A radius chosen before the distances to the centre are known is too wide by this factor.
@@ -68,8 +70,8 @@ def shares(n_users: int, dimension: int, budget: Budget) -> Shares:
         )
     a = 2 * math.sqrt(dimension) / N
     pairs = _between(_LEAST_PAIRS, (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_PAIRS)
-    tail = _TAIL_SHARE / dimension
-    clip = _between(max(_LEAST_CLIP, tail), (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_CLIP)
+    pairs = max(pairs, min(_MINORITY_SHARE / dimension, _MOST_CLIP))
+    clip = _between(max(_LEAST_CLIP, _TAIL_SHARE / dimension), (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_CLIP)
     best, lowest = Shares(mu, pairs), (_CONCENTRATED_NOISE * a) ** 2 / (1 - pairs)
     for first, second in itertools.product(_GRID, (0.0, *_GRID)):
         beyond_gate, left = first - (_GATE_SIGNAL / N) ** 2, 1 - pairs - clip - first - second

@@ -43,10 +43,13 @@ from userdp.privacy.calibration import INDEX_RESOLUTION, GaussianSetting
 
 # Distances to the centre are looked for between 1/8 and 64 times what they are expected to be.
 _CLIP_BINS = np.arange(-3 * BINS_PER_OCTAVE, 6 * BINS_PER_OCTAVE + 1)
-# E (distance - radius)+ bounds the bias of clipping; users on opposite sides cancel, so not all of it is counted.
-_BIAS_WEIGHT = 0.7
+# E (distance - radius)+ bounds the bias of clipping. Users on opposite sides cancel, so not all of it is counted,
+# except in up to so many dimensions.
+_BIAS_WEIGHT, _FEW_DIMENSIONS = 0.7, 4
 # Friends are expected with this many standard deviations of the gate's noise to spare.
 _GATE_LUCK = 2.0
+# So many radii are looked at, from the median distance on.
+_CANDIDATES = 7
 # Users who agree up to this share of how far from zero they are agree: at a smaller radius there is no lattice there.
 _FINEST = 2.0**-32
 NO_RADIUS = (
@@ -158,7 +161,8 @@ def _located(
     with np.errstate(all="ignore"):
         distances = np.sqrt(((vectors - centre) ** 2).sum(axis=1))
     expected = math.hypot(around.quantile(0.5), off)
-    radius = _clip_radius(distance_law(distances, clip, noise, _CLIP_BINS, unit=expected), n, last)
+    law = distance_law(distances, clip, noise, _CLIP_BINS, unit=expected, number=n)
+    radius = _clip_radius(law, n, last)
     final = _clipped_around(centre, radius, budget, n, last, noise)
     value = final.answer(vectors)
     return MeanRelease(value, final.noise_std, radius, session.finish())
@@ -196,10 +200,10 @@ def distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSourc
 
 
 def _friend_radius(apart: DistanceLaw, mean: certified.CertifiedMean) -> float:
-    """Return the radius at which a concentrated mean is expected to have the least noise."""
+    """Return the radius at which a concentrated mean is expected to have the least noise: the end of some bin."""
     n, gate = mean.n_users, mean.setting
     assert isinstance(gate, GaussianSetting)
-    radii = apart.quantile(0.5) * 2.0 ** (np.arange(25) / 8)
+    radii = apart.edges[apart.edges >= apart.quantile(0.5)][:_CANDIDATES] * (1 + 1e-12)
     indices = apart.share_within(radii) * n * INDEX_RESOLUTION - _GATE_LUCK * gate.scale
     noise = [mean_sensitivity(gate.index(int(i)), n, r) for i, r in zip(indices, radii, strict=True)]
     # Where none is expected to pass, the widest is the best guess.
@@ -211,5 +215,6 @@ def _clip_radius(law: DistanceLaw, n_users: int, event: GaussianEvent) -> float:
     noise_over_radius = 2 * math.sqrt(event.coordinates) / (n_users * event.mu)
     octaves = len(law.edges) / BINS_PER_OCTAVE
     radii = law.edges[0] * 2.0 ** np.arange(0, octaves, 1 / 8)
-    cost = (noise_over_radius * radii) ** 2 + _BIAS_WEIGHT * law.mean_excess(radii) ** 2
+    weight = _BIAS_WEIGHT + (1 - _BIAS_WEIGHT) * min(1.0, _FEW_DIMENSIONS / event.coordinates)
+    cost = (noise_over_radius * radii) ** 2 + weight * law.mean_excess(radii) ** 2
     return float(radii[int(np.argmin(cost))])

@@ -4,9 +4,11 @@ Every distance votes for a half-octave, (2^((b-1)/2), 2^(b/2)]. The counts leave
 follows is post-processing. The law is looked for among public *shapes* at every place: the norm of a normal vector in k
 dimensions, times a lognormal scale of tau octaves, with a share p in a heavier tail. A shape t that correlates with the
 noisy counts c as h = <t, c>/|t|, in units of their noise, has the likelihood exp(h^2/2). The law is the average over
-shapes and places, and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects:
-counts are believed where noise does not drown them. Shapes are only roughly right, so a count c weighs as if its
-variance were sigma^2 + (c/5)^2: a misfit in the bulk must not decide about the tail.
+shapes and places, and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects, or
+how far the count stands out from that and from the largest noise of all bins, if that is more: counts are believed
+where noise does not drown them, also where no shape expects any (flags, categories, whole numbers). Shapes are only
+roughly right, so a count c weighs as if its variance were sigma^2 + (c/5)^2: a misfit in the bulk must not decide about
+the tail.
 
 Proof: ``docs/proofs/spread.md``.
 """
@@ -49,7 +51,8 @@ _NEAR = 2
 class DistanceLaw:
     """Shares of the distances in half-octaves that end at ``edges``.
 
-    ``certainty`` is how far the best shape stands out, in standard deviations of the noise.
+    Those of one may all lie at its end: distances between whole numbers, and between flags, do. ``certainty`` is how
+    far the best shape stands out, in standard deviations of the noise.
     """
 
     edges: FloatArray
@@ -66,9 +69,12 @@ class DistanceLaw:
         return float(2 ** np.interp(share, cumulated, logarithms))
 
     def mean_excess(self, radii: FloatArray) -> FloatArray:
-        """Return E (distance - radius)+ for each radius, with every bin at its middle."""
-        middle = self.edges * 2 ** (-0.5 / BINS_PER_OCTAVE)
-        excess: FloatArray = np.maximum(middle - radii[:, None], 0) @ self.shares
+        """Return E (distance - radius)+ for each radius, with the distances of a bin spread evenly over it."""
+        starts = self.edges * 2 ** (-1 / BINS_PER_OCTAVE)
+        beyond = self.edges - np.clip(radii[:, None], starts, self.edges)
+        whole = np.maximum((starts + self.edges) / 2 - radii[:, None], 0)
+        inside = beyond**2 / (2 * (self.edges - starts))
+        excess: FloatArray = np.where(radii[:, None] <= starts, whole, inside) @ self.shares
         return excess
 
     def times(self, factor: float) -> "DistanceLaw":
@@ -93,6 +99,7 @@ def distance_law(
     bins: IntArray = ALL_BINS,
     unit: float = 1.0,
     finest: FloatArray | None = None,
+    number: int = 0,
 ) -> DistanceLaw:
     """Find the law of distances, in half-octaves up to ``unit`` * 2^(bins/2), from a noisy histogram.
 
@@ -101,6 +108,8 @@ def distance_law(
 
     With ``finest``, one number for each distance, a distance that is no larger than it votes for it, in as many bins
     again: these take the part of the lowest one.
+
+    With a ``number`` of distances, those that no bin counts are zero; otherwise the law is that of the counted ones.
 
     **Guarantee**: the event's, when neighbours differ in one distance (``docs/proofs/spread.md``).
     """
@@ -112,10 +121,10 @@ def distance_law(
         counts = np.append(_histogram(distances[~is_fine], edges), _histogram(finest[is_fine], edges))
     noisy = counts * _COUNT_RESOLUTION + noise.discrete_gaussian(event.scale, len(counts))
     found, noise_std = noisy / _COUNT_RESOLUTION, event.scale / _COUNT_RESOLUTION
-    law = _most_likely_law(np.append(0.0, found[1 : len(bins)]), noise_std, edges)
+    law = _most_likely_law(np.append(0.0, found[1 : len(bins)]), noise_std, edges, number)
     if law.certainty >= CERTAIN:
         return law
-    agreed = _most_likely_law(found[-len(bins) :], noise_std, edges)
+    agreed = _most_likely_law(found[-len(bins) :], noise_std, edges, number)
     return agreed if finest is None or agreed.certainty >= _CERTAIN_TO_AGREE else law
 
 
@@ -123,7 +132,7 @@ def _histogram(distances: FloatArray, edges: FloatArray) -> IntArray:
     return np.bincount(np.searchsorted(edges, distances[distances <= edges[-1]]), minlength=len(edges))
 
 
-def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) -> DistanceLaw:
+def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray, number: int) -> DistanceLaw:
     """Average the shapes at all places by their likelihood, then move towards the counts."""
     shapes = _shapes()
     width, n_bins = shapes.shape[1], len(counts)
@@ -143,10 +152,14 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray) ->
     for offset in range(width):
         expected[offset : offset + n_bins] += at_place[:, offset]
     expected = expected[width // 2 : width // 2 + n_bins]
-    found = np.maximum(expected + expected**2 / (expected**2 + noise_std**2) * (counts - expected), 0)
-    total = found.sum()
+    off, largest_noise = counts - expected, noise_std * (1 + math.sqrt(2 * math.log(n_bins)))
+    squares = np.maximum(expected**2, off**2 - largest_noise**2)
+    found = np.maximum(expected + squares / (squares + noise_std**2) * off, 0)
+    total = max(found.sum(), number)
     return DistanceLaw(
-        edges, found / total if total > 0 else np.full(n_bins, 1 / n_bins), float(standing_out.max())
+        edges,
+        found / total if total > 0 else np.full(n_bins, 1 / n_bins),
+        float(standing_out.max()),
     )
 
 
