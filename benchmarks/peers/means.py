@@ -16,7 +16,7 @@ import userdp
 from benchmarks.peers.problem import DATA, DELTA, EPSILONS, USERS, Array, Table
 from benchmarks.peers.tune import gdp_mu
 
-SEEDS = 10
+SEEDS = 24
 _RADII = 200
 Row = dict[str, Any]
 

@@ -5,7 +5,7 @@ follows is post-processing. The law is looked for among public *shapes* at every
 dimensions, times a lognormal scale of tau octaves, with a share p in a heavier tail. A shape t that correlates with the
 noisy counts c as h = <t, c>/|t|, in units of their noise, has the likelihood exp(h^2/2). The law is the average over
 shapes and places, and each bin is then moved towards its count by T^2/(T^2 + sigma^2), T what the average expects, or
-how far the count stands out from that and from the largest noise of all bins, if that is more: counts are believed
+how far the count stands out from that and from what noise might be in some bin, if that is more: counts are believed
 where noise does not drown them, also where no shape expects any (flags, categories, whole numbers). Shapes are only
 roughly right, so a count c weighs as if its variance were sigma^2 + (c/5)^2: a misfit in the bulk must not decide about
 the tail.
@@ -152,8 +152,11 @@ def _most_likely_law(counts: FloatArray, noise_std: float, edges: FloatArray, nu
     for offset in range(width):
         expected[offset : offset + n_bins] += at_place[:, offset]
     expected = expected[width // 2 : width // 2 + n_bins]
-    off, largest_noise = counts - expected, noise_std * (1 + math.sqrt(2 * math.log(n_bins)))
-    squares = np.maximum(expected**2, off**2 - largest_noise**2)
+    # The farther out, the more a wrong count would cost.
+    octaves = np.maximum(np.arange(n_bins) - place, 0) / BINS_PER_OCTAVE
+    doubtful = noise_std * (1 + math.sqrt(2 * math.log(n_bins)) + octaves / 2)
+    off = counts - expected
+    squares = np.maximum(expected**2, off**2 - doubtful**2)
     found = np.maximum(expected + squares / (squares + noise_std**2) * off, 0)
     total = max(found.sum(), number)
     return DistanceLaw(
