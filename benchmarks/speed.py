@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import speed_peers
+from benchmarks.curves import growth_curves
 from benchmarks.measure import RESULTS, interleaved_seconds, others_share, write_result
 from userdp.arrays import FloatArray
 from userdp.data.users import Users
@@ -231,6 +232,8 @@ def publish(result: dict[str, Any]) -> None:
         f"A round is a {LENGTHS[1] - LENGTHS[0]}th of what a training of {LENGTHS[1]} rounds takes longer than one of "
         f"{LENGTHS[0]}: what a training costs once is left out.",
         "",
+        "![Milliseconds a round against users, rows a user and features](speed.svg)",
+        "",
         "| along | exponent (linear is 1) | (n, m, d): ms a round |",
         "|---|---|---|",
     ]
@@ -247,6 +250,8 @@ def publish(result: dict[str, Any]) -> None:
         if share is not None and name != "kernel"
     )
     lines += ["", f"Share of the machine that other processes took meanwhile: {shares}."]
+    curves = growth_curves({name: result[name] for name in RANGES}, "What a round costs")
+    (RESULTS / "speed.svg").write_text(curves, encoding="utf-8")
     write_result("speed", "make bench-speed", result, "\n".join(lines))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import table1
+from benchmarks.curves import growth_curves
 from benchmarks.figures import panels
 from benchmarks.methods import methods
 from benchmarks.tables import table
@@ -48,3 +49,13 @@ def test_a_dagger_marks_where_the_authors_own_condition_does_not_hold(rows):
     assert not methods()["paper"].claimed(608, 1.0, 1)
     assert not methods()["paper"].claimed(10_000, 10.0, 1)
     assert text.count("†") == sum(line.count("†") for line in lines)
+
+
+def test_the_curves_of_growth_are_made_from_the_rows():
+    result = json.loads((RESULTS / "speed.json").read_text())
+    curves = growth_curves(
+        {name: result[name] for name in ("users", "items", "features")}, "What a round costs"
+    )
+    assert (RESULTS / "speed.svg").read_text() == curves
+    for name in ("users", "items", "features"):
+        assert f"{name}: exponent {result[name]['exponent']:.2f}" in curves
