@@ -34,7 +34,7 @@ SHARED = {
         "userdp.estimators.classifiers.PrivateClassifier",
     )
 }
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 # Entries that several parameters share carry the first one's type and default; the signature shows the right ones.
 _DEFAULT = re.compile(r"</code>, default:\s*<code>.*?</code>\s*\)", re.DOTALL)
 _SHARED_TYPE = re.compile(r"\(<code>[^()]*?</code>\)(?=\s*–\s*<div[^>]*>\s*<p>See )")
