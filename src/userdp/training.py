@@ -12,7 +12,7 @@ from userdp.data.parts import AnyUsers, capped, taken
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
 from userdp.engines.groups import n_groups, users_of
-from userdp.engines.interface import Engine, LocalEngine, Oracle, checked_engine
+from userdp.engines.interface import Engine, LocalEngine, Oracle, checked_engine, storage_of
 from userdp.engines.local import Objective, n_parameters
 from userdp.errors import InvalidInputError, NotConcentratedError
 from userdp.means.interface import MeanEstimator
@@ -188,6 +188,7 @@ def minimize(
         min_items,
         max_items,
         group_size,
+        storage_of(engine),
     )
     with Checkpoint(checkpoint) as kept:
         try:

@@ -85,6 +85,20 @@ def test_only_a_user_s_own_rows_matter(d):
         assert before[[0, 1, 3]].tobytes() == after[[0, 1, 3]].tobytes()
 
 
+@pytest.mark.parametrize("m", range(1, 10))
+def test_rows_that_fill_a_line_do_not_coarsen_the_slopes(m):
+    """Slopes of a millionth are still told apart, whatever the slope of a row of zeros would be."""
+    rng = np.random.default_rng(0)
+    rows = 0.7 + 0.1 * rng.normal(size=(m, 20))
+    users = Users.from_rows(rows, np.zeros(m, int), np.ones(m))
+    found, exact = (
+        gradients(Logistic(), some, np.ones(20), storage)
+        for some, storage in ((users, "int8"), (in_bytes(users), "float32"))
+    )
+    assert np.abs(exact).max() < 1e-5
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+
+
 def test_columns_of_zeros_and_of_tiny_numbers_are_no_trouble():
     users = make_users([9, 4], 6)
     users.rows[:, 2], users.rows[:, 3] = 0.0, 1e-44

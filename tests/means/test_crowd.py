@@ -77,6 +77,13 @@ def test_both_ways_find_the_same(monkeypatch):
     assert sums[0].tolist() == sums[1].tolist()
 
 
+def test_without_float64_the_loop_is_not_called(monkeypatch):
+    """It would read and write numbers of another size."""
+    monkeypatch.setattr(crowd, "_by_kernel", None)
+    with jax.enable_x64(False), pytest.warns(UserWarning, match="float64"):
+        crowd_of(jnp.zeros((50, 7), jnp.float32), Lattice.fine_enough(1.0, 50, 7))
+
+
 def test_users_at_the_border_are_friends_only_within_half_a_radius():
     vectors = np.zeros((100, 1))
     vectors[:50], vectors[50:] = -0.499, 0.499

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from userdp.data import Users
+from userdp.engines import LocalEngine
 from userdp.errors import InvalidInputError, NotConcentratedError
 from userdp.means import ConcentratedMean
 from userdp.mechanisms.noise import SecureNoise, SeededNoise
@@ -146,6 +147,8 @@ def test_other_data_or_arguments_are_refused_before_any_draw_is_repeated(tmp_pat
         lambda: train(users(), folder, radius=1.1),
         lambda: train(users(), folder, min_items=2),
         lambda: train(users(), folder, seed=4),
+        lambda: train(users(), folder, engine=LocalEngine(storage="int8")),
+        lambda: train(users(), folder, engine=LocalEngine(storage="float16")),
     ):
         with pytest.raises(InvalidInputError, match="other data or with other arguments"):
             attempt()

@@ -69,13 +69,13 @@ def glm_gradients(loss: GLM, users: Packed | Quantized, theta: Array) -> Array:
     handlers = xla.loaded()
     assert handlers is not None  # it serves
     storage = {np.uint8: handlers.BYTES, np.float16: handlers.HALVES, np.float32: handlers.FLOATS}
-    units = (users.units,) if isinstance(users, Quantized) else ()
+    weights, units = (users.items, (users.units,)) if isinstance(users, Quantized) else (users.weights, ())
 
     def of_users(first: int, last: int) -> Array:
         shape = jax.ShapeDtypeStruct((last - first, d), jnp.float32)  # type: ignore[no-untyped-call]
         question = np.array([kind, first, storage[users.features.dtype.type]], np.int32)
         found: Array = jax.ffi.ffi_call(xla.GRADIENTS, shape)(
-            users.features, users.targets, users.weights, theta, users.offsets, question, constants, *units
+            users.features, users.targets, weights, theta, users.offsets, question, constants, *units
         )
         return found
 

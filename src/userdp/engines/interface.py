@@ -48,6 +48,11 @@ def checked_engine(engine: Any, users: AnyUsers) -> Engine:
     return checked
 
 
+def storage_of(engine: Engine | None) -> Storage:
+    """How rows are rounded. Engines give the same answer but for this."""
+    return engine.storage if isinstance(engine, LocalEngine) else "float32"
+
+
 @dataclass(frozen=True)
 class LocalEngine:
     """One machine: users in memory in one compiled loop, or stored users part by part.

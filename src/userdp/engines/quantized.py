@@ -32,13 +32,14 @@ class Quantized:
 
     ``units`` have the shape (n_users, d), d rounded up to a multiple of ``LANES``. A line of ``features`` holds four
     rows, as :mod:`userdp.kernels.octets` has them, and a user begins with a line of their own: offsets are multiples
-    of four, and rows that fill a line have weight 0. An infinite unit makes its user null.
+    of four, and ``items`` tells how many of the rows from there on are the user's. Infinite units make a user null, and
+    null users have them.
     """
 
     features: Any
     units: Any
     targets: Any
-    weights: Any
+    items: Any
     offsets: Any
     usable: Any
     positions: Any
@@ -57,7 +58,6 @@ def quantized(users: Packed) -> Quantized:
     features = zeros((rows // _FOUR, _FOUR * columns), np.uint8)
     units = zeros((users.n_users, columns), np.float32)
     targets = np.zeros(rows, np.float32)
-    weights = (1 / np.maximum(items, 1)).astype(np.float32)
     for first, last in _parts(users.offsets, d):
         place = _places(users.offsets, offsets, first, last)
         here, there = slice(*users.offsets[[first, last]]), offsets[[first, last]]
@@ -73,7 +73,7 @@ def quantized(users: Packed) -> Quantized:
         features=features,
         units=units,
         targets=targets,
-        weights=weights,
+        items=items,
         offsets=offsets,
         usable=users.usable,
         positions=users.positions,

@@ -18,7 +18,7 @@ from userdp.arrays import FloatArray
 from userdp.data.parts import AnyUsers, changed
 from userdp.data.stored import StoredUsers
 from userdp.data.users import Users
-from userdp.engines.interface import Engine, LocalEngine
+from userdp.engines.interface import Engine, LocalEngine, storage_of
 from userdp.errors import InvalidInputError, PrivacyWarning
 from userdp.estimators import fitting
 from userdp.estimators.fitting import FittedLinear, Options, Task
@@ -197,7 +197,8 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
         options = replace(options, engine=self.engine if self.engine is not None else LocalEngine())
         if self.checkpoint is None:
             return fitting.fit(users, task, budget, options, noise)
-        public = replace(options, engine=LocalEngine())  # any engine gives the same answer
+        # Any engine gives the same answer, but for how it rounds rows.
+        public = replace(options, engine=LocalEngine(storage=storage_of(options.engine)))
         with Checkpoint(self.checkpoint) as kept:
             noise = kept.noise(noise, users, task, budget, public, self.random_state)
             fitted = fitting.fit(users, task, budget, replace(options, progress=kept.progress()), noise)

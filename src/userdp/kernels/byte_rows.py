@@ -5,7 +5,8 @@ rounded to sixteen bits, 256 times one byte and another, and the products are ad
 128 less than it is; what the 128 add up to is known and taken off.
 
 Rows come four at a time and columns sixteen, as :mod:`userdp.kernels.octets` has them. A user begins with four rows
-of their own, and what lies beyond the last of them is read and thrown away: behind the rows there must be sixteen more.
+of their own. What lies beyond a user's last row is read, and has a slope of zero: behind the rows there must be sixteen
+more.
 """
 
 # mypy: ignore-errors
@@ -54,7 +55,7 @@ _AHEAD, _TARGETS_AHEAD, _USERS_AHEAD = 2**14, 256, 4
 # Sums of 512 products of 127 and 32,512 are below 2^31; of longer rows theta is half as fine.
 _FINEST, _FINE, _SHORT = np.float32(32512.0), np.float32(16256.0), 512
 # Below this a number counts as zero: its reciprocal would be too large.
-_LEAST, _ZERO = np.float32(1e-30), np.float32(0.0)
+_LEAST, _ZERO, _ONE = np.float32(1e-30), np.float32(0.0), np.float32(1.0)
 _WIDEST = 4 * LONGEST_ROW
 
 
@@ -154,10 +155,10 @@ def _round_slopes(kind, y, first, count, a, b, slopes, slope_bytes):
 
 
 @njit(**OPTIONS)
-def sum_users(n, d, x, y, weights, theta, offsets, kind, a, b, units_of, gradients):
-    """Set n users' gradients to ``weight sum_k slope_k x_k``; user u has rows offsets[u] to offsets[u + 1].
+def sum_users(n, d, x, y, items, theta, offsets, kind, a, b, units_of, gradients):
+    """Set n users' gradients to the mean of ``slope_k x_k``; user u has ``items[u]`` rows from offsets[u] on.
 
-    ``weights`` are the users'. ``units_of`` has the units of their columns, as many as are a multiple of sixteen.
+    ``units_of`` has the units of their columns, as many as are a multiple of sixteen.
     """
     units = (d + LANES - 1) // LANES
     wide, four = LANES * units, OCTETS * units
@@ -175,7 +176,8 @@ def sum_users(n, d, x, y, weights, theta, offsets, kind, a, b, units_of, gradien
         )
         for j in range(0, wide, LANES):
             store(sums, j, LANES, spread(_ZERO))
-        start, end = offsets[user], offsets[user + 1]
+        start = offsets[user]
+        end = start + items[user]
         for first in range(start, end, _ROWS):
             count, here = min(_ROWS, end - first), first // 4 * four
             for i in range(0, count, LANES):
@@ -191,7 +193,7 @@ def sum_users(n, d, x, y, weights, theta, offsets, kind, a, b, units_of, gradien
             if pairs < wide:
                 _add(x, here + 4 * pairs, ahead, count, four, LANES, slope_bytes, shift, rise, sums, pairs)
         # What is not finite makes the user null.
-        not_finite, weight = total(not_finite), spread(weights[user])
+        not_finite, weight = total(not_finite), spread(_ONE / np.float32(max(items[user], 1)))
         for j in range(0, wide, LANES):
             gradient = fma(load(sums, j, LANES), weight * load(units_of, user * wide + j, LANES), not_finite)
             store(gradients, user * d + j, d - j, gradient)

@@ -17,7 +17,7 @@ from userdp.kernels.slopes import OPTIONS
 
 # What Numba keeps is made again only when this file changes, so this line says what the others were: the CRC-32 of the
 # other files of this folder but __init__.py and xla.py, in the order of their names, one after the other.
-OTHER_FILES = 3623379182
+OTHER_FILES = 3602094365
 LONGEST_ROW, LONGEST_VECTOR = float_rows.LONGEST_ROW, crowds.LONGEST_VECTOR
 # How rows are stored, by number.
 FLOATS, HALVES, BYTES = range(3)
@@ -72,9 +72,9 @@ def glm_gradients(frame):
     shape, gradients, a, b = words(result[5]), floats(result[3]), constants[0], constants[1]
     n, d = shape[0], shape[1]
     if storage == BYTES:
-        weights = floats(_data(arguments, 2) + 4 * first)
+        items = words(_data(arguments, 2) + 8 * first)
         units = floats(_data(arguments, 7) + 4 * first * (d + -d % 16))
-        byte_rows.sum_users(n, d, octets(x), y, weights, theta, offsets, kind, a, b, units, gradients)
+        byte_rows.sum_users(n, d, octets(x), y, items, theta, offsets, kind, a, b, units, gradients)
     elif storage == HALVES:
         float_rows.sum_users(n, d, halves(x), y, weights, theta, offsets, kind, a, b, gradients)
     else:

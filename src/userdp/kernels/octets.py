@@ -21,8 +21,9 @@ _OCTETS, _SUMS, _FLOATS = (
     ir.VectorType(_INT32, LANES),
     ir.VectorType(ir.FloatType(), LANES),
 )
-# Numba can be told to compile for another processor.
-_HAS_DOT = config.CPU_NAME is None and get_host_cpu_features().get("avx512vnni", False)
+# Numba can be told to compile for another processor, or without some of its instructions.
+_IS_PLAIN = config.CPU_NAME is None and config.CPU_FEATURES is None and config.ENABLE_AVX
+_HAS_DOT = bool(_IS_PLAIN and get_host_cpu_features().get("avx512vnni", False))
 
 
 class Octets(types.Type):
