@@ -14,8 +14,7 @@ pytest.importorskip("userdp.kernels.handlers", reason="needs userdp[fast]")
 
 def in_bytes(users):
     """Users with the features that bytes stand for."""
-    features = rounded(packed(users)[0]).features[: len(users.rows)]
-    return Users(features.astype(float), users.offsets, users.targets)
+    return Users(rounded(users).rows.astype(float), users.offsets, users.targets)
 
 
 def test_a_feature_moves_by_half_a_unit_and_the_largest_not_at_all():
@@ -31,7 +30,8 @@ def test_a_feature_moves_by_half_a_unit_and_the_largest_not_at_all():
 
 def test_bytes_are_where_the_kernel_looks_for_them(monkeypatch):
     """Four rows a line, sixteen columns at a time, four columns of each row after the other; parts change nothing."""
-    users = packed(make_users([5, 4, 1, 17], d=21))[0]
+    made = make_users([5, 4, 1, 17], d=21)
+    users, expected = packed(made)[0], rounded(made).rows
     found = quantized(users)
     monkeypatch.setattr("userdp.engines.quantized._AT_ONCE", 50)
     again = quantized(users)
@@ -40,13 +40,13 @@ def test_bytes_are_where_the_kernel_looks_for_them(monkeypatch):
         for name in ("features", "units", "targets")
     )
     assert found.offsets.tolist() == [0, 8, 12, 16, 36]
-    expected, lines = rounded(users), found.features.reshape(-1, 2, 4, 4, 4)
+    lines = found.features.reshape(-1, 2, 4, 4, 4)
     for user in range(4):
         for k in range(users.offsets[user + 1] - users.offsets[user]):
             line, row = divmod(found.offsets[user] + k, 4)
             steps = lines[line, :, :, row].ravel()[:21].astype(float) - 128
             np.testing.assert_allclose(
-                steps * found.units[user, :21], expected.features[users.offsets[user] + k], rtol=1e-6
+                steps * found.units[user, :21], expected[users.offsets[user] + k], rtol=1e-6
             )
             assert found.targets[found.offsets[user] + k] == users.targets[users.offsets[user] + k]
         rest = (

@@ -125,14 +125,16 @@ def local_oracle(
     check_targets(plain, users.has_targets)
     dimension = n_parameters(plain, users.n_features, dimension)
     on_gpu = (device or jax.default_backend()) == "gpu"
-    lay_out = packed if storage == "int8" else layout_for(plain, users.n_features, dtype, on_gpu)
+    lay_out = layout_for(plain, users.n_features, dtype, on_gpu)
     served = fused.serves(plain, users.n_features, dtype)
+    if storage == "int8" and not served:
+        users = rounded(users)
     with jax.enable_x64(True):  # else float64 data would be cut to float32
         laid_out: tuple[Any, ...] = lay_out(users, min_items, dtype)
         if storage == "float16":
             laid_out = tuple(_in_halves(part, np.float16 if served else dtype) for part in laid_out)
-        elif storage == "int8":
-            laid_out = tuple((quantized if served else rounded)(part) for part in laid_out)
+        elif storage == "int8" and served:
+            laid_out = tuple(map(quantized, laid_out))
         # Nobody writes to the layout, so it need not be copied.
         data: Any = jax.device_put(laid_out, device_named(device), may_alias=True)
     user_gradients = gradients_of(plain, users.has_targets, on_gpu)

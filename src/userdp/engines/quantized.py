@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from userdp.arrays import FloatArray, IntArray
+from userdp.data.users import Users
 from userdp.engines.layout import LANES, Packed, widths, zeros
 
 _LARGEST = 127
@@ -83,15 +84,17 @@ def quantized(users: Packed) -> Quantized:
     )
 
 
-def rounded(users: Packed) -> Packed:
-    """Return packed users with the features that :func:`quantized` would store, as they are."""
-    features, items = zeros(users.features.shape, users.features.dtype), np.diff(users.offsets)
-    for first, last in _parts(users.offsets, users.features.shape[1]):
+def rounded(users: Users) -> Users:
+    """Return users with the features that :func:`quantized` would store, as they are."""
+    items = users.items_per_user
+    rows: NDArray[Any] = np.empty(users.rows.shape, np.float32)
+    for first, last in _parts(users.offsets, users.n_features):
         here, owned = slice(*users.offsets[[first, last]]), items[first:last]
-        units = np.repeat(units_of(users.features[here], owned), owned, axis=0)
-        with np.errstate(all="ignore"):
-            features[here] = in_units(users.features[here], units) * units
-    return replace(users, features=features)
+        with np.errstate(all="ignore"):  # no warning may tell
+            some = users.rows[here].astype(np.float32)
+            units = np.repeat(units_of(some, owned), owned, axis=0)
+            rows[here] = in_units(some, units) * units
+    return replace(users, rows=rows)
 
 
 def units_of(rows: NDArray[Any], items: IntArray) -> FloatArray:
