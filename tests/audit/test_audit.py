@@ -36,6 +36,7 @@ KNOWN = {
 }
 SLOW = (
     "userdp.mean",
+    "userdp.mean, units",
     "minimize, clipped mean",
     "minimize, certified mean",
     "LinearRegression",

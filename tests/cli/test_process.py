@@ -116,7 +116,7 @@ def test_progress_shows_on_a_terminal_and_only_there(data: Path) -> None:
     assert b"Averaging 400 users" in seen
     piped = subprocess.run([*args, "--json"], capture_output=True, text=True, check=True)
     assert piped.stderr == ""
-    assert set(json.loads(piped.stdout)) == {"mean", "noise_std", "radius", "privacy"}
+    assert set(json.loads(piped.stdout)) == {"mean", "noise_std", "radius", "units", "privacy"}
 
 
 def _read(terminal: int) -> bytes:

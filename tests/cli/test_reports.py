@@ -20,7 +20,7 @@ def release(n_users: int, epsilon: float = 1.0) -> MeanRelease:
     """Return what a mean of that many users would be, without having them."""
     mean = certified.calibrate(1.0, n_users, 2, Budget(epsilon, 1e-9), gate="gaussian")
     statement = mean.statement(n_users, seeded=False)
-    return MeanRelease(np.zeros(2), mean.noise_std(n_users), 1.0, statement)
+    return MeanRelease(np.zeros(2), np.full(2, mean.noise_std(n_users)), 1.0, np.ones(2), statement)
 
 
 @pytest.mark.parametrize("n_users", [6_000_000, 12_000_000])

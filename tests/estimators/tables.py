@@ -6,7 +6,7 @@ import numpy as np
 
 from userdp.arrays import FloatArray, IntArray
 from userdp.data.users import Users
-from userdp.estimators.votes import NoisyCounts
+from userdp.means.votes import NoisyCounts
 
 N_USERS, ITEMS, FEATURES = 400, 3, 3
 

@@ -8,6 +8,7 @@ from userdp.engines.interface import LocalEngine
 from userdp.engines.shards import InTurn, Shard, sharded_oracle
 from userdp.estimators import gradients, votes
 from userdp.means.lattice import Lattice
+from userdp.means.votes import COUNT_RESOLUTION
 from userdp.mechanisms.noise import SeededNoise
 from userdp.problems import Squared
 
@@ -51,9 +52,7 @@ def test_votes_on_norms_move_by_the_event_s_sensitivity(monkeypatch, silent_nois
     monkeypatch.setattr(gradients, "private_counts", record)
     for oracle in neighbours():
         gradients.private_norm(oracle, THETA, D, 1.0, silent_noise)
-    moves = distances(
-        [found.counts * votes.COUNT_RESOLUTION for found in recorded], recorded[0].event.sensitivity
-    )
+    moves = distances([found.counts * COUNT_RESOLUTION for found in recorded], recorded[0].event.sensitivity)
     assert 0.999 < max(moves) <= 1
 
 

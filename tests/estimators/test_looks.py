@@ -15,6 +15,7 @@ from userdp.estimators.looks import private_places
 from userdp.estimators.shapes import BINS_OF_SIZE, LATER_BINS, ZERO_BIN, fit, posterior, second_shapes
 from userdp.estimators.sizes import FIRST_BINS, signed_powers, signed_sizes
 from userdp.estimators.standardizing import standardize
+from userdp.means.votes import ABSTAINS
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
 from userdp.privacy.budget import Budget
@@ -66,7 +67,7 @@ def test_who_has_no_finite_size_abstains():
     with np.errstate(all="raise"):
         sizes = signed_sizes(users)
     assert sizes[2, 0] == -math.sqrt(5)
-    assert signed_powers(sizes)[:2].ravel().tolist() == [votes.ABSTAINS] * 2
+    assert signed_powers(sizes)[:2].ravel().tolist() == [ABSTAINS] * 2
 
 
 @pytest.mark.parametrize("d", [1, 3, 17])

@@ -7,6 +7,7 @@ from tests.estimators.tables import WILD, crowd, moved, ragged, replaced
 from userdp.estimators import pairs, votes
 from userdp.estimators.pairs import are_worth_it, pair_magnitudes
 from userdp.estimators.per_user import StreamedVectors, chosen_users
+from userdp.means.votes import nearest_powers_of_four
 from userdp.mechanisms.noise import SeededNoise
 
 
@@ -35,7 +36,7 @@ def test_one_replaced_user_changes_the_votes_of_one_pair():
     for seed in range(5):
         for rows in [*WILD.values(), [[7.0] * 3]]:
             one, two = (
-                votes.nearest_powers_of_four(magnitudes(table, seed=seed))
+                nearest_powers_of_four(magnitudes(table, seed=seed))
                 for table in (users, replaced(users, np.array(rows)))
             )
             assert (one != two).any(axis=1).sum() <= 1
@@ -52,7 +53,7 @@ def test_another_id_changes_who_stands_where_and_still_one_pair(monkeypatch):
     for users, places in ((here, order), (there, elsewhere)):
         noise = SeededNoise(0)
         monkeypatch.setattr(noise, "permutation", lambda n, places=places: places)
-        found.append(votes.nearest_powers_of_four(pair_magnitudes(users, noise)))
+        found.append(nearest_powers_of_four(pair_magnitudes(users, noise)))
     assert (found[0] != found[1]).any(axis=1).sum() == 1
 
 
@@ -60,7 +61,7 @@ def test_counts_of_pairs_move_by_the_event_s_sensitivity(silent_noise):
     """Within it whatever the user's rows are, and by as much: half of it would not do."""
     users, found = crowd(n=14), []
     for rows in [*WILD.values(), [[2.0**30] * 3], [[2.0**-30] * 3, [2.0**36] * 3], [[1.0] * 3]]:
-        ballot = votes.nearest_powers_of_four(magnitudes(replaced(users, np.array(rows))))
+        ballot = nearest_powers_of_four(magnitudes(replaced(users, np.array(rows))))
         found.append(votes.private_counts(ballot, votes.POWERS, 1.0, "scales", silent_noise))
     moves = [moved(one, other) for one in found for other in found]
     assert 1 - 1e-9 < max(moves) <= 1

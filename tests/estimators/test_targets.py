@@ -12,6 +12,7 @@ from userdp.data.users import Users
 from userdp.estimators import targets, votes
 from userdp.estimators.targets import private_target, private_unit, user_magnitudes
 from userdp.means.lattice import Lattice
+from userdp.means.votes import nearest_powers_of_four
 from userdp.mechanisms.noise import SeededNoise
 
 D = 3
@@ -19,7 +20,7 @@ D = 3
 
 def counts_of(users, noise):
     """Votes for the magnitudes of several columns at once."""
-    ballot = votes.nearest_powers_of_four(user_magnitudes(users))
+    ballot = nearest_powers_of_four(user_magnitudes(users))
     return votes.private_counts(ballot, votes.POWERS, 1.0, "scales", noise)
 
 
@@ -45,7 +46,7 @@ def test_a_null_user_casts_no_vote(silent_noise):
 
 @given(st.floats(min_value=0, exclude_min=True, allow_infinity=False))
 def test_a_vote_is_the_nearest_power_of_four(x):
-    vote = int(votes.nearest_powers_of_four(np.array([[x]]))[0, 0])
+    vote = int(nearest_powers_of_four(np.array([[x]]))[0, 0])
     # x against 2^(2 vote -+ 1), in exact arithmetic.
     exact = Fraction(x)
     assert Fraction(2) ** (2 * vote - 1) <= exact <= Fraction(2) ** (2 * vote + 1)

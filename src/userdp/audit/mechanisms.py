@@ -107,13 +107,15 @@ def _quantile(budget: Budget) -> Target:
     return Target(epsilon, 0.0, pairs, once)
 
 
-def _located_mean(budget: Budget) -> Target:
-    """Attack ``userdp.mean`` where it locates the users and then clips."""
+def _located_mean(budget: Budget, widths: tuple[float, ...] = (1.0,)) -> Target:
+    """Attack ``userdp.mean`` where it locates the users and then clips; several columns have units found first."""
     n = math.ceil(1_000 / budget.epsilon)
-    bulk = np.random.default_rng(0).normal(100.0, 1.0, (n, 1))
+    bulk = np.random.default_rng(0).normal(100.0, 1.0, (n, len(widths)))
+    low, high = bulk.copy(), bulk.copy()
+    low[0], high[0] = 92.0, 108.0
     pairs = (
-        replaced("from one tail to the other", np.vstack([[[92.0]], bulk[1:]]), 108.0),
-        replaced("from a tail to null", np.vstack([[[108.0]], bulk[1:]]), np.nan),
+        replaced("from one tail to the other", low * widths, high[0] * widths),
+        replaced("from a tail to null", high * widths, np.nan),
     )
     ids = np.arange(n)
 
@@ -125,7 +127,7 @@ def _located_mean(budget: Budget) -> Target:
             delta=budget.delta,
             random_state=noise,  # type: ignore[arg-type]
         )
-        return release.value
+        return np.append(release.value, np.log2(release.units))
 
     return Target(budget.epsilon, budget.delta, pairs, once, cost=80)
 
@@ -225,6 +227,7 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
     ),
     "paper's AboveThreshold": lambda budget, n: session_targets.paper_gate(budget),
     "userdp.mean": lambda budget, n: _located_mean(at_least(budget, 4.0)),
+    "userdp.mean, units": lambda budget, n: _located_mean(at_least(budget, 4.0), widths=(1.0, 1000.0)),
     "minimize, clipped mean": lambda budget, n: _training(ClippedMean(1.0), at_least(budget, 4.0), n),
     "minimize, certified mean": lambda budget, n: _training(
         ConcentratedMean(1.0, gate="deferred"), at_least(budget, 4.0), n

@@ -31,6 +31,7 @@ _NAMES = {
     "paper-small-delta": "paper's mean, delta 1e-6",
     "paper-threshold": "paper's AboveThreshold",
     "mean": "userdp.mean",
+    "mean-units": "userdp.mean, units",
     "minimize-clipped": "minimize, clipped mean",
     "minimize-certified": "minimize, certified mean",
     "linear-regression": "LinearRegression",

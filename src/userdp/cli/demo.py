@@ -141,8 +141,8 @@ def private_means(flights: "pl.DataFrame", display: Display) -> Group:
     exact = np.nanmean(Users.from_rows(X, ids).means(_MIN_FLIGHTS), axis=0)
     promise = f"epsilon = {BUDGET.epsilon:g}, delta = {BUDGET.delta:g}"
     table = plain_table("column", "private mean", "noise (std)", "exact mean", "unit")
-    for (name, unit), private, truth in zip(MEANS.items(), release.value, exact, strict=True):
-        noise = release.noise_std
+    columns = zip(MEANS.items(), release.value, release.noise_std.tolist(), exact, strict=True)
+    for (name, unit), private, noise, truth in columns:
         table.add_row(
             name, measured(float(private), noise), f"{noise:.2g}", measured(float(truth), noise), unit
         )

@@ -97,8 +97,9 @@ def mean(
                 )
             record = {
                 "mean": dict(zip(loaded.feature_names, release.value.tolist(), strict=True)),
-                "noise_std": release.noise_std,
+                "noise_std": dict(zip(loaded.feature_names, release.noise_std.tolist(), strict=True)),
                 "radius": release.radius,
+                "units": dict(zip(loaded.feature_names, release.units.tolist(), strict=True)),
                 "privacy": release.privacy.to_dict(),
             }
             if draft is not None:

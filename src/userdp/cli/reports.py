@@ -105,21 +105,30 @@ def mean_report(release: MeanRelease, columns: tuple[str, ...], title: str) -> R
         kind="mean",
         released_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         released=tuple(
-            Released(name, float(value), release.noise_std)
-            for name, value in zip(columns, release.value, strict=True)
+            Released(name, value, noise_std)
+            for name, value, noise_std in zip(
+                columns, release.value.tolist(), release.noise_std.tolist(), strict=True
+            )
         ),
         statement=statement,
         version=userdp.__version__,
         facts=(
             ("released", f"{len(columns)} column means, every {statement.unit} counted once"),
             ("users", f"{statement.n_users:,} ({statement.unit})"),
+            *_units_in_words(release, columns),
             ("radius", f"{release.radius:.4g}, {_radius_in_words(statement)}"),
         ),
-        error_curves=_curves(
-            statement, lambda n, budget: _noise_std(release, n, budget), here=release.noise_std
-        ),
-        error_label="noise on each mean (standard deviation)",
+        error_curves=_curves(statement, lambda n, budget: _noise_std(release, n, budget), here=1.0),
+        error_label="noise on each mean, this release = 1",
     )
+
+
+def _units_in_words(release: MeanRelease, columns: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Say in what units a radius holds, if each column has its own."""
+    if all(spend.name != "units" for spend in release.privacy.spent):
+        return ()
+    units = ", ".join(f"{name} {unit:.4g}" for name, unit in zip(columns, release.units, strict=True))
+    return (("one unit", f"found privately: {units}"),)
 
 
 def _radius_in_words(statement: PrivacyStatement) -> str:

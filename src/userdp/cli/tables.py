@@ -48,11 +48,11 @@ def effects_table(model: "LinearModel", statement: PrivacyStatement) -> Group:
     return titled(f"{model.kind} of {statement.n_users:,} users{shown}", table)
 
 
-def means_table(title: str, columns: tuple[str, ...], value: FloatArray, noise_std: float) -> Group:
+def means_table(title: str, columns: tuple[str, ...], value: FloatArray, noise_std: FloatArray) -> Group:
     """Show means, each with its noise."""
     table = plain_table("column", "private mean", "noise (std)")
-    for name, mean in zip(columns, value, strict=True):
-        table.add_row(escape(name), measured(float(mean), noise_std), _noise(noise_std))
+    for name, mean, std in zip(columns, value.tolist(), noise_std.tolist(), strict=True):
+        table.add_row(escape(name), measured(mean, std), _noise(std))
     return titled(title, table)
 
 

@@ -31,7 +31,8 @@ from userdp.estimators.shapes import (
     zoom_shapes,
 )
 from userdp.estimators.sizes import FIRST_BINS, Sizes, signed_powers, signed_sizes, sizes_of
-from userdp.estimators.votes import NoisyCounts, private_counts, private_row_counts
+from userdp.estimators.votes import private_counts, private_row_counts
+from userdp.means.votes import NoisyCounts
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from userdp.arrays import FloatArray, IntArray
-from userdp.estimators.votes import NoisyCounts
+from userdp.means.votes import NoisyCounts
 
 # Bins of a later look to either side, beside the two for whatever lies beyond; in the second look one size is ten bins
 # and zero lies nine bins to the left.
@@ -47,7 +47,7 @@ class Shapes:
 
 def log_likelihood(counts: NoisyCounts, expected: FloatArray) -> FloatArray:
     """Log likelihood of every shape, over that of no counts at all, for every column."""
-    return fit(counts.counts / counts.n_users, counts.noise_std / counts.n_users, expected)
+    return fit(counts.counts / counts.n_voters, counts.noise_std / counts.n_voters, expected)
 
 
 def fit(shares: FloatArray, noise_std: float, expected: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.users import Users
 from userdp.estimators.shapes import fit, posterior
-from userdp.estimators.votes import ABSTAINS, NoisyCounts
+from userdp.means.votes import ABSTAINS, NoisyCounts
 
 # Powers of four that a size may have, which every float of a sane table does; a bin is a sign and a power.
 _POWERS = 20
@@ -105,7 +105,7 @@ def _size_laws() -> tuple[FloatArray, FloatArray]:
 
 def sizes_of(counts: NoisyCounts) -> Sizes:
     """Fit every law at every place; keep what is close to the likeliest."""
-    shares, noise_std = counts.counts / counts.n_users, counts.noise_std / counts.n_users
+    shares, noise_std = counts.counts / counts.n_voters, counts.noise_std / counts.n_voters
     middle = len(FIRST_BINS) // 2
     sides = shares[:, middle + 1 :], shares[:, middle - 1 :: -1]
     seen = [

@@ -13,15 +13,8 @@ from userdp.data.users import Users
 from userdp.estimators.balls import private_mean_in_ball, weighted
 from userdp.estimators.pairs import are_worth_it, pair_magnitudes
 from userdp.estimators.per_user import Vectors, mapped, per_user
-from userdp.estimators.votes import (
-    CERTAIN,
-    LEAST_SHARE,
-    POWERS,
-    near_zero,
-    nearest_powers_of_four,
-    private_counts,
-    usual_units,
-)
+from userdp.estimators.votes import POWERS, private_counts
+from userdp.means.votes import CERTAIN, LEAST_SHARE, near_zero, nearest_powers_of_four, usual_units
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent
 

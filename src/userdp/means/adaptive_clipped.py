@@ -142,7 +142,8 @@ class AdaptiveClippedMean:
         session = self.calibrate(len(x), x.shape[1], budget).start(noise)
         value = session.answer(x)
         privacy = session.finish()
-        return MeanRelease(value, session.noise_std, session.radius, privacy)
+        ones = np.ones(len(value))
+        return MeanRelease(value, session.noise_std * ones, session.radius, ones, privacy)
 
 
 @dataclass(frozen=True)

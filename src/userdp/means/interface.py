@@ -29,10 +29,12 @@ class MeanRelease:
     ----------
     value : array of shape (dimension,)
         The released mean.
-    noise_std : float
+    noise_std : array of shape (dimension,)
         Standard deviation of the noise on each coordinate.
     radius : float
-        The radius the noise was scaled to; given by the caller or found privately.
+        The radius the noise was scaled to, in units; given by the caller or found privately.
+    units : array of shape (dimension,)
+        What one unit of each coordinate is: a power of two that ``userdp.mean`` found privately, else 1.
     privacy : PrivacyStatement
         The guarantee.
     halted : bool
@@ -40,8 +42,9 @@ class MeanRelease:
     """
 
     value: FloatArray
-    noise_std: float
+    noise_std: FloatArray
     radius: float
+    units: FloatArray
     privacy: PrivacyStatement
     halted: bool = False
 
@@ -114,7 +117,8 @@ class ReleasesOnce:
         session = self.calibrate(len(x), x.shape[1], budget).start(noise)
         value = session.answer(x)
         privacy = session.finish()
-        return MeanRelease(value, session.noise_std, self.radius, privacy, session.halted)
+        ones = np.ones(len(value))
+        return MeanRelease(value, session.noise_std * ones, self.radius, ones, privacy, session.halted)
 
 
 def as_vectors(vectors: ArrayLike) -> FloatArray:

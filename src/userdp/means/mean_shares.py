@@ -27,6 +27,8 @@ _LEAST_SIGNAL = 50.0
 _LEAST_PAIRS, _MOST_PAIRS = 0.01, 0.4
 # A radius that a noisy tail made too wide costs more than these.
 _LEAST_CLIP, _MOST_CLIP = 0.03, 0.1
+# N sqrt(share/d) at which units of d columns stand out; not asked for where that would cost more than this.
+_UNITS_SIGNAL, _LEAST_UNITS, _MOST_UNITS = 50.0, 0.02, 0.2
 # In few dimensions bias, not noise, is what a clip radius must avoid: the tail is worth this share over d.
 _TAIL_SHARE = 0.4
 # Nor may those few be overlooked who differ where most agree: the pairs are worth this share over d.
@@ -44,6 +46,7 @@ class Shares:
 
     mu: float
     pairs: float
+    units: float = 0.0
     second_centre: float = 0.0
     clip: float = 0.0
     mean: float = 0.0
@@ -72,9 +75,11 @@ def shares(n_users: int, dimension: int, budget: Budget) -> Shares:
     pairs = _between(_LEAST_PAIRS, (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_PAIRS)
     pairs = max(pairs, min(_MINORITY_SHARE / dimension, _MOST_CLIP))
     clip = _between(max(_LEAST_CLIP, _TAIL_SHARE / dimension), (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_CLIP)
-    best, lowest = Shares(mu, pairs), (_CONCENTRATED_NOISE * a) ** 2 / (1 - pairs)
+    units = _units_share(N, dimension)
+    searches = pairs + units
+    best, lowest = Shares(mu, pairs, units), (_CONCENTRATED_NOISE * a) ** 2 / (1 - searches)
     for first, second in itertools.product(_GRID, (0.0, *_GRID)):
-        beyond_gate, left = first - (_GATE_SIGNAL / N) ** 2, 1 - pairs - clip - first - second
+        beyond_gate, left = first - (_GATE_SIGNAL / N) ** 2, 1 - searches - clip - first - second
         if beyond_gate <= 0 or left <= 0:
             continue
         off = (_CONCENTRATED_NOISE * a) ** 2 / beyond_gate
@@ -82,8 +87,14 @@ def shares(n_users: int, dimension: int, budget: Budget) -> Shares:
             off = (1 + off) * (_WIDE * a) ** 2 / second
         variance = a**2 * (1 + off) ** 1.5 / left
         if variance < lowest:
-            best, lowest = Shares(mu, pairs, second, clip, left), variance
+            best, lowest = Shares(mu, pairs, units, second, clip, left), variance
     return best
+
+
+def _units_share(N: float, dimension: int) -> float:
+    """Return what the columns' units are worth: nothing for a single one, or where they would cost too much."""
+    share = dimension * (_UNITS_SIGNAL / N) ** 2
+    return max(share, _LEAST_UNITS) if dimension > 1 and share <= _MOST_UNITS else 0.0
 
 
 def _between(low: float, value: float, high: float) -> float:

@@ -2,19 +2,21 @@ r"""``userdp.mean``: a table, a user column, a budget, and nothing else to know.
 
 Locate, then clip. Each stage is one Gaussian mechanism; :mod:`userdp.means.mean_shares` says what it spends:
 
-1. **radius**: the law of the distances between matched users, from a noisy histogram: no location and no bounds are
+1. **units**: what one unit of each column is, a power of two; left out for a single column, and where there are too
+   many columns for that. All that follows happens in units;
+2. **radius**: the law of the distances between matched users, from a noisy histogram: no location and no bounds are
    needed for it;
-2. **centre**: a concentrated mean, at the radius where that law expects its noise to be least: wherever the users are;
-3. **second centre**: the mean of the users clipped around it, left out where the first is as good;
-4. **clip radius**: the law of the users' distances to the centre, from a noisy histogram; the radius with the least
+3. **centre**: a concentrated mean, at the radius where that law expects its noise to be least: wherever the users are;
+4. **second centre**: the mean of the users clipped around it, left out where the first is as good;
+5. **clip radius**: the law of the users' distances to the centre, from a noisy histogram; the radius with the least
    noise^2 + bias^2 under it;
-5. **mean** of the users clipped around the centre, for the rest of the budget.
+6. **mean** of the users clipped around the centre, for the rest of the budget.
 
 Where N = n mu is small against sqrt(d) the concentrated mean is the answer, and gets the whole rest.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,7 +28,8 @@ from userdp.means import certified
 from userdp.means.clipped import CalibratedClippedMean, ClippedSession
 from userdp.means.interface import MeanRelease
 from userdp.means.lattice import Lattice
-from userdp.means.mean_shares import Shares, shares
+from userdp.means.matching import FINEST, matched
+from userdp.means.mean_shares import shares
 from userdp.means.sensitivity import mean_sensitivity
 from userdp.means.spread import (
     ALL_BINS,
@@ -36,6 +39,7 @@ from userdp.means.spread import (
     distance_law,
     histogram_event,
 )
+from userdp.means.units import private_units, units_event
 from userdp.mechanisms.noise import NoiseSource, noise_source
 from userdp.privacy.accounting import GaussianEvent, gaussian_scale
 from userdp.privacy.budget import Budget
@@ -50,8 +54,6 @@ _BIAS_WEIGHT, _FEW_DIMENSIONS = 0.7, 4
 _GATE_LUCK = 2.0
 # So many radii are looked at, from the median distance on.
 _CANDIDATES = 7
-# Users who agree up to this share of how far from zero they are agree: at a smaller radius there is no lattice there.
-_FINEST = 2.0**-32
 NO_RADIUS = (
     "how far apart the users are could not be told from noise, so nothing is released; the budget is spent. "
     "Use more users, a larger epsilon, or give a radius"
@@ -116,41 +118,79 @@ def mean(
     vectors = users.means(min_items)
     n, d = vectors.shape
     if radius is not None:
-        return _concentrated(vectors, certified.calibrate(radius, n, d, budget, gate="gaussian"), noise)
-    split = shares(n, d, budget)
+        given = certified.calibrate(radius, n, d, budget, gate="gaussian")
+        return _concentrated(vectors, given, noise, np.ones(d))
+    stages = _stages(n, d, budget)
+    units = np.ones(d) if stages.units is None else private_units(vectors, stages.units, noise)
+    with np.errstate(over="ignore", under="ignore"):  # an infinity makes its user null
+        vectors = vectors / units
+    if stages.clipping is None:
+        apart = distances_apart(vectors, stages.pairs, noise)
+        alone = stages.concentrated.with_radius(_friend_radius(apart, stages.concentrated))
+        return _concentrated(vectors, alone, noise, units)
+    return _located(vectors, budget, stages, stages.clipping, noise, units)
+
+
+@dataclass(frozen=True)
+class _Clipping:
+    """What it costs to clip around a centre: a better one, if that pays, a radius, and the mean."""
+
+    second_centre: GaussianEvent | None
+    radius: GaussianEvent
+    mean: GaussianEvent
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """What every stage costs, and a concentrated mean at a stand-in radius, for what is left beside them."""
+
+    units: GaussianEvent | None
+    pairs: GaussianEvent
+    clipping: _Clipping | None
+    concentrated: certified.CertifiedMean
+
+
+def _stages(n_users: int, dimension: int, budget: Budget) -> _Stages:
+    """Fix all costs; whatever can be refused is refused here, before any noise is drawn."""
+    split = shares(n_users, dimension, budget)
+    units = units_event(dimension, split.mu_of(split.units)) if split.units else None
     pairs = histogram_event("radius", split.mu_of(split.pairs), 2 * len(ALL_BINS))
+    clipping = None
     if split.mean:
-        return _located(vectors, budget, split, pairs, noise)
-    # Calibrated at a stand-in radius first: whatever can be refused is refused before any noise is drawn.
-    alone = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=(pairs,))
-    apart = distances_apart(vectors, pairs, noise)
-    return _concentrated(vectors, alone.with_radius(_friend_radius(apart, alone)), noise)
+        clipping = _Clipping(
+            _clipping_event("second centre", n_users, dimension, split.mu_of(split.second_centre))
+            if split.second_centre
+            else None,
+            histogram_event("clip radius", split.mu_of(split.clip), len(_CLIP_BINS)),
+            _clipping_event("mean", n_users, dimension, split.mu_of(split.mean)),
+        )
+    later = (clipping.second_centre, clipping.radius, clipping.mean) if clipping else ()
+    beside = tuple(event for event in (units, pairs, *later) if event is not None)
+    concentrated = certified.calibrate(1.0, n_users, dimension, budget, gate="gaussian", beside=beside)
+    return _Stages(units, pairs, clipping, concentrated)
 
 
-def _concentrated(vectors: FloatArray, mean: certified.CertifiedMean, noise: NoiseSource) -> MeanRelease:
-    """Release a concentrated mean."""
+def _concentrated(
+    vectors: FloatArray, mean: certified.CertifiedMean, noise: NoiseSource, units: FloatArray
+) -> MeanRelease:
+    """Release a concentrated mean of vectors in units."""
     session = mean.start(noise)
     value = session.answer(vectors)
-    return MeanRelease(value, session.noise_std, mean.lattice.radius, session.finish())
+    return MeanRelease(value * units, session.noise_std * units, mean.lattice.radius, units, session.finish())
 
 
 def _located(
-    vectors: FloatArray, budget: Budget, split: Shares, pairs: GaussianEvent, noise: NoiseSource
+    vectors: FloatArray,
+    budget: Budget,
+    stages: _Stages,
+    clipping: _Clipping,
+    noise: NoiseSource,
+    units: FloatArray,
 ) -> MeanRelease:
-    """Locate the users by a concentrated mean, then clip around it."""
+    """Locate the users by a concentrated mean, then clip around it; vectors are in units."""
     n, d = vectors.shape
-    second = (
-        _clipping_event("second centre", n, d, split.mu_of(split.second_centre))
-        if split.second_centre
-        else None
-    )
-    clip = histogram_event("clip radius", split.mu_of(split.clip), len(_CLIP_BINS))
-    last = _clipping_event("mean", n, d, split.mu_of(split.mean))
-    beside = (pairs, clip, last) if second is None else (pairs, second, clip, last)
-    # The first centre gets what is left beside the others; refused here if that is too little.
-    locate = certified.calibrate(1.0, n, d, budget, gate="gaussian", beside=beside)
-
-    apart = distances_apart(vectors, pairs, noise)
+    locate, second = stages.concentrated, clipping.second_centre
+    apart = distances_apart(vectors, stages.pairs, noise)
     around = apart.times(1 / math.sqrt(2))
     session = replace(locate.with_radius(_friend_radius(apart, locate)), purpose="centre").start(noise)
     centre, off = session.answer(vectors), math.sqrt(d) * session.noise_std
@@ -161,11 +201,11 @@ def _located(
     with np.errstate(all="ignore"):
         distances = np.sqrt(((vectors - centre) ** 2).sum(axis=1))
     expected = math.hypot(around.quantile(0.5), off)
-    law = distance_law(distances, clip, noise, _CLIP_BINS, unit=expected, number=n)
-    radius = _clip_radius(law, n, last)
-    final = _clipped_around(centre, radius, budget, n, last, noise)
+    law = distance_law(distances, clipping.radius, noise, _CLIP_BINS, unit=expected, number=n)
+    radius = _clip_radius(law, n, clipping.mean)
+    final = _clipped_around(centre, radius, budget, n, clipping.mean, noise)
     value = final.answer(vectors)
-    return MeanRelease(value, final.noise_std, radius, session.finish())
+    return MeanRelease(value * units, final.noise_std * units, radius, units, session.finish())
 
 
 def _clipping_event(name: str, n_users: int, dimension: int, mu: float) -> GaussianEvent:
@@ -187,12 +227,10 @@ def distances_apart(vectors: FloatArray, event: GaussianEvent, noise: NoiseSourc
     **Guarantee**: the event's: one user touches one pair, and the matching is uniform and never leaves
     (``docs/proofs/private_mean.md``).
     """
-    order = noise.permutation(len(vectors))
-    half = len(vectors) // 2
+    one, other = matched(vectors, noise)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        one, other = vectors[order[:half]], vectors[order[half : 2 * half]]
         distances = np.sqrt(((one - other) ** 2).sum(axis=1))
-        finest = _FINEST * np.sqrt((one**2).sum(axis=1))
+        finest = FINEST * np.sqrt((one**2).sum(axis=1))
     law = distance_law(distances, event, noise, finest=finest)
     if law.certainty < CERTAIN:
         raise NotConcentratedError(NO_RADIUS)
