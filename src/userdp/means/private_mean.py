@@ -73,8 +73,9 @@ def mean(
 ) -> MeanRelease:
     """Release the mean over users of their own means, protecting each whole user.
 
-    Every user counts once, whatever the number of their rows. No bounds are asked for: without ``radius`` a
-    small share of the budget finds where users are and how far from there, wherever that is: from 2^-64 to 2^64.
+    Every user counts once, whatever the number of their rows. No bounds are asked for: without ``radius`` a small share
+    of the budget finds where users are and how far from there, wherever that is, from 2^-64 to 2^64. If users are many
+    enough for it, it first finds what one unit of each column is, and the noise of each follows that.
 
     **Guarantee**: (epsilon, delta)-DP for replacing all rows of one user (``docs/proofs/private_mean.md``).
 
