@@ -20,8 +20,9 @@ from userdp.errors import TooFewUsersError
 from userdp.privacy.accounting import mu_beside
 from userdp.privacy.budget import Budget
 
-# N sqrt(share) at which a histogram's shape stands out from its noise.
-_HISTOGRAM_SIGNAL = 80.0
+# N sqrt(share) at which a histogram's shape stands out from its noise, in one dimension; and in many, where distances
+# are nearly the same, and share a bin.
+_HISTOGRAM_SIGNAL, _SIGNAL_OF_MANY = 80.0, 55.0
 # Below this N sqrt(share) of the pairs the radius could be noise: refused.
 _LEAST_SIGNAL = 50.0
 _LEAST_PAIRS, _MOST_PAIRS = 0.01, 0.4
@@ -72,7 +73,8 @@ def shares(n_users: int, dimension: int, budget: Budget) -> Shares:
             f"delta = {budget.delta:g}; it takes at least {math.ceil(least / mu)}, a larger epsilon, or a radius"
         )
     a = 2 * math.sqrt(dimension) / N
-    pairs = _between(_LEAST_PAIRS, (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_PAIRS)
+    signal = _SIGNAL_OF_MANY + (_HISTOGRAM_SIGNAL - _SIGNAL_OF_MANY) / math.sqrt(dimension)
+    pairs = _between(_LEAST_PAIRS, (signal / N) ** 2, _MOST_PAIRS)
     pairs = max(pairs, min(_MINORITY_SHARE / dimension, _MOST_CLIP))
     clip = _between(max(_LEAST_CLIP, _TAIL_SHARE / dimension), (_HISTOGRAM_SIGNAL / N) ** 2, _MOST_CLIP)
     units = _units_share(N, dimension)
