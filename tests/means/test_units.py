@@ -70,6 +70,31 @@ def test_units_follow_each_column_wherever_it_lies():
         assert ((over > 0.4) & (over < 2)).all()
 
 
+@pytest.mark.parametrize("share", [0.2, 0.35, 0.5])
+@pytest.mark.parametrize("apart", [100.0, 1e5])
+def test_a_column_of_two_crowds_is_as_wide_as_they_are_apart(share, apart):
+    rng = np.random.default_rng(0)
+    crowds = np.where(rng.random(4_000) < share, 0.0, apart) + 0.1 * rng.normal(size=4_000)
+    x = np.column_stack([crowds, 1e9 * rng.normal(size=4_000)])
+    for seed in range(10):
+        assert 0.4 < found(x, seed)[0] / (math.sqrt(2) * apart) < 2
+
+
+def test_two_cities_do_not_drown_the_incomes_beside_them():
+    n, rng = 3_000, np.random.default_rng(0)
+    longitudes = np.where(rng.random(n) < 0.8, -74.0, -118.0) + 0.1 * rng.normal(size=n)
+    x = np.column_stack([longitudes, rng.lognormal(10.3, 0.5, n)])
+    errors = [
+        (
+            userdp.mean(x, groups=np.arange(n), epsilon=1.0, delta=1e-6, random_state=seed).value
+            - x.mean(axis=0)
+        )
+        / x.std(axis=0)
+        for seed in range(8)
+    ]
+    assert np.sqrt(np.mean(np.square(errors), axis=0)).max() < 0.1
+
+
 def test_columns_of_comparable_width_share_a_unit():
     x = np.random.default_rng(0).normal(size=(4_000, 4)) * [1.0, 1.2, 3.0, 2.0]
     for seed in range(10):

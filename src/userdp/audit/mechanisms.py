@@ -109,7 +109,7 @@ def _quantile(budget: Budget) -> Target:
 
 def _located_mean(budget: Budget, widths: tuple[float, ...] = (1.0,)) -> Target:
     """Attack ``userdp.mean`` where it locates the users and then clips; several columns have units found first."""
-    n = math.ceil(1_000 / budget.epsilon)
+    n = math.ceil(1_000 * len(widths) / budget.epsilon)
     bulk = np.random.default_rng(0).normal(100.0, 1.0, (n, len(widths)))
     low, high = bulk.copy(), bulk.copy()
     low[0], high[0] = 92.0, 108.0

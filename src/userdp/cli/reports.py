@@ -124,8 +124,8 @@ def mean_report(release: MeanRelease, columns: tuple[str, ...], title: str) -> R
 
 
 def _units_in_words(release: MeanRelease, columns: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Say in what units a radius holds, if each column has its own."""
-    if all(spend.name != "units" for spend in release.privacy.spent):
+    """Say in what units a radius holds, if columns have their own."""
+    if (release.units == release.units[0]).all():
         return ()
     units = ", ".join(f"{name} {unit:.4g}" for name, unit in zip(columns, release.units, strict=True))
     return (("one unit", f"found privately: {units}"),)

@@ -29,7 +29,7 @@ _LEAST_PAIRS, _MOST_PAIRS = 0.01, 0.4
 # A radius that a noisy tail made too wide costs more than these.
 _LEAST_CLIP, _MOST_CLIP = 0.03, 0.1
 # N sqrt(share/d) at which units of d columns stand out; not asked for where that would cost more than this.
-_UNITS_SIGNAL, _LEAST_UNITS, _MOST_UNITS = 50.0, 0.02, 0.1
+_UNITS_SIGNAL, _LEAST_UNITS, _MOST_UNITS = 60.0, 0.02, 0.1
 # In few dimensions bias, not noise, is what a clip radius must avoid: the tail is worth this share over d.
 _TAIL_SHARE = 0.4
 # Nor may those few be overlooked who differ where most agree: the pairs are worth this share over d.

@@ -166,7 +166,7 @@ def count_votes(votes: FloatArray | IntArray, bins: IntArray, parts: IntArray | 
 def nearest_powers_of_four(magnitudes: FloatArray) -> IntArray:
     """Round log4 of positive numbers, by their bits alone; NaN abstains by a power that is no bin.
 
-    Half an odd power of two is where rounding turns: with x = f 2^e, 1/2 <= f < 1, the answer is floor(e/2).
+    Odd powers of two are where rounding turns: with x = f 2^e, 1/2 <= f < 1, the answer is floor(e/2).
     """
     _, exponent = np.frexp(magnitudes)
     return np.where(np.isnan(magnitudes), ABSTAINS, exponent // 2)
