@@ -130,6 +130,13 @@ def test_without_any_signal_all_units_are_one():
         assert (found(x) == 1).all()
 
 
+def test_noise_makes_no_column_wider_than_the_widest():
+    """Many columns have many bins far out, of which some will stand out."""
+    x = np.random.default_rng(0).normal(size=(2_000, 200))
+    for seed in range(30):
+        assert found(x, seed, mu=1.0).max() <= 2
+
+
 def test_noise_invents_no_unit():
     """A unit that noise picked would bias every column: less than once in a thousand."""
     x = np.zeros((2_000, 8))

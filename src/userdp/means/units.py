@@ -8,7 +8,8 @@ a noise of its own size.
 A unit too large costs its column noise, which the release tells; one too small costs all columns a wide ball, or a bias
 that nobody sees. So a column is as wide as the farthest differences that stand out from noise, not as most of them
 (two cities, a few heavy users), and one whose pairs could not be told from noise, because most users agree in it, takes
-the largest unit that was found.
+the largest unit. The widest column is the one in which most differences are largest: of all the bins far out in many
+columns, some will stand out by noise alone.
 
 Columns of comparable width, no less than the widest one's over 2 sqrt(d), share its unit: widths are known up to a
 factor only, and one ball is best for them. The unit of a narrow column is sqrt(d) times its width, so that all narrow
@@ -44,8 +45,6 @@ _POWERS = np.arange(-32, 33)
 _SPREADS = (0.3, 0.65, 2.0)
 # A unit is where this share of the pairs is, or more; with log odds of so much, or more, against its being noise.
 _LEAST_SHARE, _LEAST_EVIDENCE = 0.05, 10.0
-
-
 # Differences so many powers of four farther out than most are another crowd's, if their counts, or those of two bins
 # together, stand out by so much more than the largest of all bins' noises.
 _FARTHER, _STANDING_OUT = 2, 1.0
@@ -75,8 +74,8 @@ def private_units(vectors: FloatArray, event: GaussianEvent, noise: NoiseSource)
     found = (places.evidence >= _LEAST_EVIDENCE) & (places.certainty >= CERTAIN)
     if not found.any():
         return np.ones(vectors.shape[1])
-    root, widths = math.sqrt(vectors.shape[1]), 4.0 ** _farthest(noisy, places.place)
-    widest = widths[found].max()
+    root, widest = math.sqrt(vectors.shape[1]), 4.0 ** places.place[found].max()
+    widths = 4.0 ** _farthest(noisy, places.place)
     is_narrow = found & (_COMPARABLE * root * widths < widest)
     return np.exp2(np.rint(np.log2(np.where(is_narrow, root * widths, widest))))
 
