@@ -50,3 +50,33 @@ def test_booleans_that_say_nothing_are_not_believed_because_numbers_say_much(mon
     fitting.fit(users, Task(Squared(), curvature=1.0), Budget(2.0, 1e-6), options, SeededNoise(0))
     of_numbers, of_booleans = learned[0]
     assert of_booleans < 0.1 * of_numbers
+
+
+def test_strong_coefficients_are_led_to_their_end_and_the_intercept_is_not(monkeypatch):
+    """A ridge and little time take a third of the way here; what is left of the noise says that it was there."""
+    rng, seen = np.random.default_rng(0), []
+    numbers = rng.normal(size=(2_000, 3))
+    users = Users(numbers, np.arange(0, 2_001, 4), numbers @ [1.0, -1.0, 1.0] + 0.1 * rng.normal(size=2_000))
+    calibrate, minimum = descending.calibrate, descending.descent
+
+    def hurried(groups, noise, **options):
+        return minimum(groups, noise, **options | {"rounds": 12})
+
+    def watched(adjustable, oracle, start, point, *rest, **options):
+        seen.append(point)
+        return calibrate(adjustable, oracle, start, point, *rest, **options)
+
+    monkeypatch.setattr(descending, "descent", hurried)
+    monkeypatch.setattr(descending, "calibrate", watched)
+    run = descending.DPSGD.run
+
+    def noted(self, *arguments, **options):
+        solution = run(self, *arguments, **options)
+        seen.append(solution.point)
+        return solution
+
+    monkeypatch.setattr(descending.DPSGD, "run", noted)
+    fitting.fit(users, Task(Squared(), curvature=1.0), Budget(8.0, 1e-6), Options(), SeededNoise(0))
+    found, longer = seen
+    assert np.all(longer[:3] / found[:3] > 1.05)
+    assert longer[3] == found[3]

@@ -10,6 +10,7 @@ from userdp.planning.descent import (
     clip_ratio,
     descent,
     expected_groups,
+    lengthening,
     pilot_share,
     seen,
     share_kept,
@@ -93,6 +94,49 @@ def test_a_pilot_is_as_good_as_its_share_of_the_rounds_within_reach():
     assert head_start(0.0) == 0
     assert head_start(0.02) == pytest.approx(0.02)
     assert head_start(0.5) == head_start(5.0) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("noise", "rounds", "pilot"), [(0.05, None, 0.1), (0.001, None, 0.02), (0.01, 12, 0.0)]
+)
+def test_how_far_a_coefficient_has_gone_is_what_a_descent_without_noise_shows(noise, rounds, pilot):
+    """One coefficient of the said curvature, its gradients cut to ``kept``, from the pilot's step on."""
+    kept, best = 0.8, 1.0
+    chosen = descent((Group(np.ones(20), 0.05),), noise, curvature=H, kept=kept, rounds=rounds, pilot=pilot)
+    step, ridge = chosen.steps[0][0], chosen.ridges[0][0]
+    theta, iterates = chosen.head_start * step * kept * H * best, []
+    for _ in range(chosen.rounds):
+        theta -= step * kept * (H * (theta - best) + ridge * theta)
+        iterates.append(theta)
+    late = iterates[-round(0.75 * len(iterates)) :]
+    assert chosen.gone[0] == pytest.approx(np.full(20, np.mean(late)), rel=1e-3)
+
+
+def test_of_the_callers_own_ridge_nothing_is_taken_back():
+    own = descent((Group(np.ones(20), 0.05),), 1e-6, curvature=H, kept=0.8, ridge=H)
+    assert own.gone[0] == pytest.approx(np.ones(20), abs=1e-3)
+
+
+@pytest.mark.parametrize("variance", [0.002, 0.05, 1.0])
+def test_coefficients_are_made_as_long_as_they_are_best(variance):
+    """Whatever was expected of them: no length that knew the truth would lose much less."""
+    rng, group, gone, noise = np.random.default_rng(0), Group(np.ones(200), 0.05), 0.6, 0.05
+    truth = rng.normal(0, math.sqrt(variance), size=200)
+    found = gone * truth + rng.normal(0, noise, size=200)
+    longer = lengthening(group, np.full(200, gone), found, np.full(200, noise))
+    best = found @ truth / (found @ found)
+
+    def loses(length):
+        return np.sum((length * found - truth) ** 2)
+
+    assert loses(longer) < 1.02 * loses(best)
+    signal = gone**2 * variance
+    assert longer == pytest.approx(np.full(200, signal / (signal + noise**2) / gone), rel=0.25)
+
+
+def test_nothing_is_led_on_further_than_four_times():
+    longer = lengthening(Group(np.ones(3), 0.05), np.full(3, 1e-9), np.ones(3), np.full(3, 1e-3))
+    assert longer == pytest.approx(np.full(3, 4.0), rel=0.01)
 
 
 def test_of_what_is_less_important_less_is_expected():

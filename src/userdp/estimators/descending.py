@@ -18,10 +18,12 @@ from userdp.optimizers.rounds import Progress
 from userdp.planning.calibration import TIMES_ASKED, calibration_share
 from userdp.planning.descent import (
     AVERAGED_SHARE,
+    Descent,
     Group,
     clip_ratio,
     descent,
     expected_groups,
+    lengthening,
     pilot_share,
     seen,
     share_kept,
@@ -107,7 +109,7 @@ def descend(
     walk: Walk,
     noise: NoiseSource,
 ) -> Found:
-    """Look at norms and at a pilot gradient; choose radius, time and ridges; descend; calibrate."""
+    """Look at norms and at a pilot gradient; choose radius, time and ridges; descend; lengthen; calibrate."""
     oracle, parts, h = problem.oracle, problem.parts, problem.curvature
     n, k = oracle.n_users, oracle.dimension
     if not len(parts):  # every column was dropped, and there is no intercept
@@ -154,11 +156,12 @@ def descend(
     # The pilot is as good as some rounds, all at the start.
     first = problem.start - chosen.head_start * steps * pilot.gradient
     solution = optimizer.run(ridged, mean, noise, first, walk.progress)
+    longer = _lengthening(problem, pilot.groups, chosen, solution.point)
     point, length = calibrate(
         problem.adjustable,
         oracle,
         problem.start,
-        solution.point,
+        problem.start + longer * (solution.point - problem.start),
         pilot.gradient / kept,
         effective_users=split.effective_users,
         ratio=ratio,
@@ -169,7 +172,8 @@ def descend(
     )
     if walk.coefficient_bound:
         point *= min(1.0, walk.coefficient_bound / max(float(np.linalg.norm(point)), 1e-100))
-    return Found(point, abs(length) * spread(chosen.noise_std, parts), solution.privacy, chosen.rounds)
+    noise_std = abs(length) * longer * spread(chosen.noise_std, parts)
+    return Found(point, noise_std, solution.privacy, chosen.rounds)
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,20 @@ def _pilot(
         for group, part in zip(groups, problem.parts, strict=True)
     )
     return _Pilot(found.value, learned, found.event)
+
+
+def _lengthening(problem: Problem, groups: Sequence[Group], chosen: Descent, point: FloatArray) -> FloatArray:
+    """By how much to multiply each coordinate's way; intercepts are left to calibration."""
+    way = point - problem.start
+    longer = np.ones(len(way))
+    for group, part, gone, noise_std in zip(
+        groups, problem.parts, chosen.gone, chosen.noise_std, strict=True
+    ):
+        is_slope = ~problem.adjustable.intercepts[part]
+        slopes = replace(group, importance=group.importance[is_slope])
+        found = lengthening(slopes, gone[is_slope], way[part][is_slope], noise_std[is_slope])
+        longer[part & ~problem.adjustable.intercepts] = found
+    return longer
 
 
 def spread(values: Sequence[FloatArray], parts: BoolArray) -> FloatArray:

@@ -9,6 +9,7 @@ r"""What happens inside ``fit``: private scales, a private start, then clipped d
 6. **Norms** of the users' gradients at the start, and 7. a **pilot**: their mean. They tell where gradients are
    clipped, and how strongly numbers and booleans speak, hence how strong their ridges are.
 8. **Descent**: full-batch gradient descent on the users' clipped mean gradients, for whatever budget the stages left.
+   Its coefficients are made longer or shorter by what they tell of their strength.
 9. **Calibration**: how long the coefficients ought to be, and where the intercept, by the slopes of the loss there.
 
 Every stage's cost is an event; the statement is that of their composition (``docs/proofs/stages.md``).

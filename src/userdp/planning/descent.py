@@ -9,6 +9,9 @@ released; tau_i^2 in proportion to the importance). From them and the noise s of
 * **time**: the less noise in the coefficients over what they are expected to be, the longer. Stopping early is a ridge
   of its own.
 
+At the end the coefficients themselves, in which there is far less noise than in the pilot, tell how strong those of
+each group are. They are then made longer, by what ridge and time took from strong ones, or shorter (``lengthening``).
+
 Where one class is rare, its users' gradients are large and clipping takes most from them: the fit is then that of a
 table with fewer of them, whose slopes are right and whose intercept is too low. The clip is wider for it, and
 :mod:`userdp.planning.calibration` tells the rest.
@@ -41,6 +44,8 @@ NORM_SPREAD = 1.5
 _PILOT_SHARES, _PILOT_SEES = (0.02, 0.15), 0.6
 # As a first step it may reach this far, as a share of the way that one coefficient by itself has to go.
 _PILOT_REACH = 0.5
+# A coefficient that has gone less than this share of its way is not led on as far as that would take.
+_LEAST_GONE = 0.25
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class Descent:
         Of each group's coefficients; ridges towards the start, on the unclipped loss.
     head_start : float
         How many of the rounds the pilot gradient is as good as.
+    gone : tuple of arrays
+        Share of the way to where it is best that a coefficient by itself has gone at the end, for ridge and time.
     noise_std : tuple of arrays
         Of each coefficient of a group at the end, to first order.
     """
@@ -92,6 +99,7 @@ class Descent:
     head_start: float
     steps: tuple[FloatArray, ...]
     ridges: tuple[FloatArray, ...]
+    gone: tuple[FloatArray, ...]
     noise_std: tuple[FloatArray, ...]
 
 
@@ -131,13 +139,37 @@ def seen(group: Group, coefficients: FloatArray, noise_std: float) -> Group:
 
     The variance is the posterior geometric mean, for coefficients and noise that are normal.
     """
+    variances, weights = _strengths(group, coefficients, noise_std)
+    ratios = np.log(variances / group.variance)
+    return replace(group, variance=group.variance * math.exp(float(weights @ ratios)))
+
+
+def lengthening(
+    group: Group, gone: FloatArray, coefficients: FloatArray, noise_std: FloatArray
+) -> FloatArray:
+    """By how much to multiply coefficients that have ``gone`` such a share of their way: posterior means.
+
+    The law of coefficients and noise is the one of :func:`seen`; how strong the group is, the coefficients tell
+    themselves.
+    """
+    gone = np.maximum(gone, _LEAST_GONE)
+    there, noise = coefficients / gone, noise_std / gone
+    variances, weights = _strengths(group, there, noise)
+    each = variances[:, None] * group.importance
+    trust: FloatArray = weights @ (each / (each + noise**2))
+    return trust / gone
+
+
+def _strengths(
+    group: Group, coefficients: FloatArray, noise_std: float | FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return variances that a typical coefficient of the group may have, and their posterior probabilities."""
     logs = np.linspace(-8.0, 8.0, 33) * math.log(2)
-    variances = np.exp(logs)[:, None] * group.variance * group.importance + noise_std**2
-    score = -0.5 * (
-        (np.log(variances) + coefficients**2 / variances).sum(axis=1) + (logs / _SIGNAL_SPREAD) ** 2
-    )
+    typical = group.variance * np.exp(logs)
+    total = typical[:, None] * group.importance + np.square(noise_std)
+    score = -0.5 * ((np.log(total) + coefficients**2 / total).sum(axis=1) + (logs / _SIGNAL_SPREAD) ** 2)
     weights = np.exp(score - score.max())
-    return replace(group, variance=group.variance * math.exp(float(weights @ logs / weights.sum())))
+    return typical, weights / weights.sum()
 
 
 def descent(
@@ -171,10 +203,14 @@ def descent(
     kappa = max(6.0, 2.4 * math.sqrt(k))
     time = 7.5 * (0.3 * signal * h / (noise * math.sqrt(k))) ** 0.75
     n_rounds = rounds or math.ceil(kappa * min(max(time, 3.0), 60.0))
+    head_start = min(pilot * n_rounds, _PILOT_REACH * kappa)
+    averaged = np.arange(n_rounds - round(AVERAGED_SHARE * n_rounds), n_rounds) + 1
+    left = (1 - head_start / kappa) * float(np.mean((1 - 1 / kappa) ** averaged))
     return Descent(
         n_rounds,
-        min(pilot * n_rounds, _PILOT_REACH * kappa),
+        head_start,
         tuple(1 / (kappa * kept * (h + one)) for one in ridges),
         tuple(ridges),
+        tuple((h + ridge) / (h + one) * (1 - left) for one in ridges),
         tuple(noise / (h + one) / math.sqrt(AVERAGED_SHARE) for one in ridges),
     )

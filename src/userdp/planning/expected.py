@@ -71,6 +71,8 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     noise /= math.sqrt(1 - pilot_share(groups, noise / assumed, _START_CURVATURE))
     chosen = descent(groups, noise / assumed, curvature=_START_CURVATURE, kept=assumed)
     share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * float(chosen.ridges[0][0]))
+    longer = _lengthened(chosen, k)
+    share, spread = share * longer, spread * longer
     before, trust, error = expected_length(ratio), 0.0, 0.0
     if length_mu:
         radius = calibration_radius(
@@ -108,6 +110,12 @@ def users_for(target: float, items_per_user: int, n_features: int, budget: Budge
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
+
+
+def _lengthened(chosen: Descent, k: int) -> float:
+    """By how much the coefficients are multiplied at the end, if their variance is found to be 1/k."""
+    gone = float(chosen.gone[0][0])
+    return 1 / (gone * (1 + k * (float(chosen.noise_std[0][0]) / gone) ** 2))
 
 
 def _filter(chosen: Descent, noise: float, curvature: float, ridge: float) -> tuple[float, float]:
