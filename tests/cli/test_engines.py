@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -128,9 +129,24 @@ def test_a_named_device_gives_the_same_model(data, tmp_path):
     assert models[0]["coefficients"] == models[1]["coefficients"]
 
 
+def test_rounded_features_give_nearly_the_same_model(data, tmp_path):
+    for name in ("float32", "float16", "int8"):
+        assert fit(data, tmp_path / name, "--seed", 1, "--storage", name).exit_code == 0
+    exact, *rounded = (
+        json.loads((tmp_path / name / "model.json").read_text())["coefficients"]
+        for name in ("float32", "float16", "int8")
+    )
+    for coefficients in rounded:
+        assert coefficients != exact
+        np.testing.assert_allclose(coefficients, exact, atol=0.02 * np.abs(exact).max())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--engine", "ray", "--storage", "int8"), "--engine local"),
+        (("--scratch", "somewhere", "--storage", "int8"), "users in memory"),
+        (("--device", "gpu", "--storage", "int8"), "for a CPU"),
         (("--address", "auto"), "--engine ray"),
         (("--workers", "2"), "--workers goes with --engine ray"),
         (("--engine", "ray", "--device", "gpu"), "--engine local"),

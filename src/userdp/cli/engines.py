@@ -28,6 +28,14 @@ class DeviceName(StrEnum):
     gpu = "gpu"
 
 
+class StorageName(StrEnum):
+    """What ``--storage`` may say."""
+
+    float32 = "float32"
+    float16 = "float16"
+    int8 = "int8"
+
+
 EngineOption: TypeAlias = Annotated[
     EngineName,
     typer.Option(rich_help_panel=_PANEL, help="This machine, or the workers of a Ray cluster; same answer."),
@@ -48,6 +56,10 @@ DeviceOption: TypeAlias = Annotated[
     DeviceName | None,
     typer.Option(rich_help_panel=_PANEL, show_default=False, help="cpu or gpu, on this machine."),
 ]
+StorageOption: TypeAlias = Annotated[
+    StorageName,
+    typer.Option(rich_help_panel=_PANEL, help="Round the features, to train faster on this machine's CPU."),
+]
 CheckpointFolder: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -58,8 +70,6 @@ CheckpointFolder: TypeAlias = Annotated[
         "As sensitive as the data; gone when the command is done.",
     ),
 ]
-
-
 Scratch: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -73,7 +83,12 @@ Scratch: TypeAlias = Annotated[
 
 
 def engine_of(
-    name: EngineName, address: str | None, workers: int | None, device: DeviceName | None
+    name: EngineName,
+    address: str | None,
+    workers: int | None,
+    device: DeviceName | None,
+    storage: StorageName,
+    scratch: Path | None,
 ) -> "Engine":
     """Return the engine that the options name."""
     from userdp.engines import LocalEngine, RayEngine
@@ -81,8 +96,14 @@ def engine_of(
     if name is EngineName.ray:
         if device is not None:
             raise InvalidInputError("--device is for --engine local; Ray's workers compute on CPUs")
+        if storage is not StorageName.float32:
+            raise InvalidInputError("--storage is for --engine local; Ray's workers read float32")
         return RayEngine(address) if workers is None else RayEngine(address, workers)
     for option, value in (("--address", address), ("--workers", workers)):
         if value is not None:
             raise InvalidInputError(f"{option} goes with --engine ray; leave it out, or pass --engine ray")
-    return LocalEngine(None if device is None else device.value)
+    if scratch is not None and storage is not StorageName.float32:
+        raise InvalidInputError(
+            f"--storage {storage.value} is for users in memory; leave out --scratch or it"
+        )
+    return LocalEngine(None if device is None else device.value, storage.value)

@@ -20,6 +20,8 @@ from userdp.cli.engines import (
     EngineName,
     EngineOption,
     Scratch,
+    StorageName,
+    StorageOption,
     Workers,
     engine_of,
 )
@@ -125,6 +127,7 @@ def fit(
     address: Address = None,
     workers: Workers = None,
     device: DeviceOption = None,
+    storage: StorageOption = StorageName.float32,
     checkpoint: CheckpointFolder = None,
     scratch: Scratch = None,
     unit: options.Unit = "user",
@@ -155,7 +158,7 @@ def fit(
         "fit_intercept": not no_intercept,
         "min_items": min_items,
         "max_items": max_items,
-        "engine": engine_of(engine, address, workers, device),
+        "engine": engine_of(engine, address, workers, device, storage, scratch),
         "checkpoint": checkpoint,
         **_quantile(model, quantile),
     }
