@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ import numpy as np
 
 from benchmarks.measure import RESULTS, write_result
 from userdp.data import StoredUsers, Users, load_users, store_users
+from userdp.data.parts import AnyUsers
 from userdp.engines import Engine, LocalEngine, RayEngine
+from userdp.engines.local import Objective
+from userdp.engines.shards import InTurn, Shard, ShardedOracle, sharded_oracle
+from userdp.engines.sources import Source
 from userdp.means import ConcentratedMean
 from userdp.mechanisms.noise import SeededNoise
 from userdp.optimizers import DPSGD
@@ -127,7 +132,17 @@ def ray_users(n: int) -> Users:
     return Users(X, np.arange(n + 1) * RAY_M, (X[:, 0] > 0).astype(float))  # type: ignore[arg-type]
 
 
-def per_round(users: Users, engine: Engine, rounds: int) -> float:
+class ShardsHere:
+    """The engines' shards in this process: what a worker computes, with nothing on the way."""
+
+    def oracle(self, loss: Objective, users: AnyUsers) -> ShardedOracle:
+        def start(sources: Sequence[Source], plain: Objective, has_targets: bool) -> InTurn:
+            return InTurn([Shard(source, plain, has_targets, held=True) for source in sources])
+
+        return sharded_oracle(loss, users, start)
+
+
+def per_round(users: Users, engine: Engine | ShardsHere, rounds: int) -> float:
     """Milliseconds a round, from two lengths of a run on the same workers: what happens once cancels."""
     oracle = engine.oracle(Logistic(), users)
     seconds = []
@@ -145,7 +160,10 @@ def per_round(users: Users, engine: Engine, rounds: int) -> float:
 
 def cluster() -> dict[str, Any]:
     many, few = ray_users(RAY_N), ray_users(200)
-    result: dict[str, Any] = {"local": per_round(many, LocalEngine(), 20)}
+    result: dict[str, Any] = {
+        "local": per_round(many, LocalEngine(), 20),
+        "shards": per_round(many, ShardsHere(), 20),
+    }
     for workers in (1, 2):
         engine = RayEngine(workers=workers)
         result[f"overhead_{workers}"] = per_round(few, engine, 50)
@@ -167,27 +185,28 @@ def crowded(few: Users) -> float:
 
 
 def model(measured: dict[str, Any]) -> dict[str, Any]:
-    """Add up a round: the shard's gradients at the local rate, and what a question costs.
+    """Add up a round: what the shards compute, at the rate of a core here, and what a question costs.
 
-    One worker's question costs what was measured with next to no data, and every further worker the trusted place a
-    seventh of what seven more cost (on one machine that they share, so this is no less than on machines of their own).
-    The measured rounds check the model.
+    Workers on one machine share its cores. One worker's question costs what was measured with next to no data, and
+    every further worker the trusted place a seventh of what seven more cost (on one machine that they share, so this is
+    no less than on machines of their own). The measured rounds check the model.
     """
-    rate: float = measured["local"] / (RAY_N * RAY_M * RAY_D)
+    cores_here = os.cpu_count() or 1
+    rate: float = measured["shards"] * cores_here / (RAY_N * RAY_M * RAY_D)
     once: float = measured["overhead_1"]
     each: float = max(measured["overhead_8"] - once, 0.0) / 7
 
-    def milliseconds(n: int, m: int, d: int, workers: int) -> float:
-        return rate * n * m * d / workers + once + each * (workers - 1)
+    def milliseconds(n: int, m: int, d: int, workers: int, cores: int) -> float:
+        return rate * n * m * d / cores + once + each * (workers - 1)
 
     workers = MACHINES * CORES
     sent, received = 8 * (2 * BIG_D) + 8, 8 * (BIG_D + 2)
     return {
-        "predicted_1": milliseconds(RAY_N, RAY_M, RAY_D, 1),
-        "predicted_2": milliseconds(RAY_N, RAY_M, RAY_D, 2),
+        "predicted_1": milliseconds(RAY_N, RAY_M, RAY_D, 1, cores_here),
+        "predicted_2": milliseconds(RAY_N, RAY_M, RAY_D, 2, cores_here),
         "bytes_sent_a_worker": 8 * (2 * RAY_D) + 8,
         "bytes_received_a_worker": 8 * (RAY_D + 2),
-        "big_seconds_a_round": milliseconds(BIG_N, BIG_M, BIG_D, workers) / 1e3,
+        "big_seconds_a_round": milliseconds(BIG_N, BIG_M, BIG_D, workers, workers) / 1e3,
         "big_gigabytes_a_machine": 4e-9 * BIG_N * BIG_M * BIG_D / MACHINES,
         "big_bytes_a_round": workers * (sent + received),
         "big_bytes_open_a_round": workers * (sent + received) + 2 * 8 * BIG_N // GROUP,
@@ -231,6 +250,7 @@ def publish(result: dict[str, Any]) -> None:
             f"| {name} | {r[key]:.1f} | {RAY_N * RAY_M / r[key] / 1e3:.1f} | {guess} |"
             for name, key, guess in (
                 ("this process, one compiled loop", "local", ""),
+                ("this process, users in a shard", "shards", ""),
                 ("Ray, 1 worker", "ray_1", f"{m['predicted_1']:.1f}"),
                 ("Ray, 2 workers", "ray_2", f"{m['predicted_2']:.1f}"),
             )

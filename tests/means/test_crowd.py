@@ -10,6 +10,7 @@ from userdp.means import crowd
 from userdp.means.crowd import crowd_of
 from userdp.means.friends import friend_counts
 from userdp.means.lattice import Lattice
+from userdp.means.sharded import Survey as ShardSurvey
 
 needs_kernel = pytest.mark.skipif(xla.loaded() is None, reason="needs userdp[fast]")
 
@@ -90,3 +91,26 @@ def test_users_at_the_border_are_friends_only_within_half_a_radius():
     assert check(vectors)
     vectors[:50], vectors[50:] = -0.501, 0.501
     assert not check(vectors)
+
+
+@needs_kernel
+@pytest.mark.parametrize("outlier", [3.0, 3.9, 1e6, np.nan])
+def test_a_shard_answers_the_same_with_and_without_the_loop(outlier, monkeypatch):
+    vectors = users().astype(np.float32)
+    vectors[100] = outlier
+    lattice = Lattice.fine_enough(8.0, 500, 7)
+    centre = np.rint(np.full(7, 3.1) / lattice.step)
+
+    def answer():
+        with jax.enable_x64(True):
+            survey = jax.jit(lambda vectors: ShardSurvey(lattice)(vectors, jnp.asarray(centre)))
+            return survey(jnp.asarray(vectors))
+
+    number, farthest, total = map(np.asarray, answer())
+    monkeypatch.setattr(xla, "loaded", lambda: None)
+    other_number, other_farthest, other_total = map(np.asarray, answer())
+    assert number == other_number == 500 - np.isnan(outlier)
+    np.testing.assert_allclose(farthest, other_farthest, rtol=1e-12)
+    if farthest <= lattice.radius_units:
+        assert total.tolist() == other_total.tolist()
+    assert (farthest <= lattice.radius_units) == (outlier != 1e6)

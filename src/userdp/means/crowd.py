@@ -25,11 +25,7 @@ def crowd_of(vectors: Array, lattice: Lattice) -> Survey:
     Both ways agree on the sum and the number where both see that all are friends; one may see it where the other, whose
     centre is another, does not. That changes the time, never the answer.
     """
-    handlers = xla.loaded()
-    # Without float64 the loop would be handed numbers of another size than it reads and writes.
-    has_doubles = jnp.zeros(()).dtype == np.float64
-    is_served = handlers is not None and vectors.shape[1] <= handlers.LONGEST_VECTOR
-    if not (is_served and has_doubles and vectors.dtype == np.float32):
+    if not serves(vectors):
         return _by_xla(vectors, lattice)
 
     found: Survey = jax.lax.platform_dependent(
@@ -40,22 +36,39 @@ def crowd_of(vectors: Array, lattice: Lattice) -> Survey:
     return found
 
 
+def serves(vectors: Array) -> bool:
+    """Whether the compiled loop is there and made for such vectors, on a CPU."""
+    handlers = xla.loaded()
+    # Without float64 the loop would be handed numbers of another size than it reads and writes.
+    has_doubles = jnp.zeros(()).dtype == np.float64
+    is_short = handlers is not None and vectors.shape[1] <= handlers.LONGEST_VECTOR
+    return is_short and has_doubles and vectors.dtype == np.float32
+
+
+def look_around(vectors: Array, centre: Array, lattice: Lattice) -> tuple[Array, Array, Array]:
+    """Return how many users there are, how far the farthest is from the centre, and the sum of the u_j - centre.
+
+    The compiled loop's numbers; the sum is exact if all lie within a radius.
+    """
+    n, d = vectors.shape
+    cuts = np.linspace(0, n, max(1, min(_MOST_PIECES, n, n * d // _PIECE)) + 1).astype(np.int64)
+    numbers, shape = np.array([lattice.step, COORDINATE_LIMIT]), jax.ShapeDtypeStruct((d + 2,), jnp.float64)  # type: ignore[no-untyped-call]
+    call = jax.ffi.ffi_call(xla.CROWD, shape)
+    parts = jnp.stack([call(vectors, centre, numbers, np.array(cut)) for cut in pairwise(cuts)])
+    number, farthest = jnp.sum(parts[:, d]).astype(jnp.int64), jnp.sqrt(jnp.max(parts[:, d + 1]))
+    return number, farthest, jnp.sum(parts[:, :d], axis=0)
+
+
 def _by_xla(vectors: Array, lattice: Lattice) -> Survey:
     return survey(round_to_lattice(vectors, lattice), lattice.radius_units)
 
 
 def _by_kernel(vectors: Array, lattice: Lattice) -> Survey:
     """Look once, around the average of some users: all within half a radius of any centre are friends."""
-    n, d = vectors.shape
-    some = vectors[:: max(1, n // _SAMPLE)]
+    some = vectors[:: max(1, len(vectors) // _SAMPLE)]
     about = jnp.mean(jnp.where(jnp.isfinite(some), some, 0.0), axis=0).astype(jnp.float64)
     centre = jnp.clip(jnp.rint(in_steps(about, lattice.step)), -COORDINATE_LIMIT, COORDINATE_LIMIT)
     centre = jnp.where(jnp.isfinite(about), centre, 0.0)
-    cuts = np.linspace(0, n, max(1, min(_MOST_PIECES, n, n * d // _PIECE)) + 1).astype(np.int64)
-    numbers, shape = np.array([lattice.step, COORDINATE_LIMIT]), jax.ShapeDtypeStruct((d + 2,), jnp.float64)  # type: ignore[no-untyped-call]
-    call = jax.ffi.ffi_call(xla.CROWD, shape)
-    parts = jnp.stack([call(vectors, centre, numbers, np.array(cut)) for cut in pairwise(cuts)])
-    farthest = jnp.sqrt(jnp.max(parts[:, d + 1]))
-    all_friends = 2 * farthest * (1 + rounding_slack(d)) <= lattice.radius_units
-    number, total = jnp.sum(parts[:, d]).astype(jnp.int64), jnp.sum(parts[:, :d], axis=0)
+    number, farthest, total = look_around(vectors, centre, lattice)
+    all_friends = 2 * farthest * (1 + rounding_slack(vectors.shape[1])) <= lattice.radius_units
     return Survey(number, all_friends, centre, total)

@@ -23,6 +23,7 @@ import numpy as np
 from jax import Array
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
+from userdp.means.crowd import look_around, serves
 from userdp.means.in_loop import Shards
 from userdp.means.in_loop_friends import (
     GRAM_NORM,
@@ -67,6 +68,18 @@ class Survey:
 
     def __call__(self, vectors: Array, centre: Array) -> tuple[Array, Array, Array]:
         """Answer for one shard."""
+        if not serves(vectors):
+            return self._by_xla(vectors, centre)
+        found: tuple[Array, Array, Array] = jax.lax.platform_dependent(
+            vectors, centre, cpu=self._by_kernel, default=self._by_xla
+        )
+        return found
+
+    def _by_kernel(self, vectors: Array, centre: Array) -> tuple[Array, Array, Array]:
+        number, farthest, total = look_around(vectors, centre, self.lattice)
+        return number, farthest, total.astype(jnp.int64)
+
+    def _by_xla(self, vectors: Array, centre: Array) -> tuple[Array, Array, Array]:
         distances, offsets, present = _offsets(vectors, centre, self.lattice)
         farthest = jnp.max(jnp.where(present, distances, 0.0), initial=0.0)
         near = jnp.clip(offsets, -self.lattice.radius_units, self.lattice.radius_units)
