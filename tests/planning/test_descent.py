@@ -36,7 +36,7 @@ def test_the_clip_is_wider_where_one_class_is_rare():
 
 def test_time_does_not_depend_on_the_unit_of_the_target():
     one, other = (
-        descent((Group(np.ones(20), 0.05 * unit**2),), 0.01 * unit, curvature=H, kept=0.8)
+        descent((Group(np.ones(20), 0.05 * unit**2),), 0.01 * unit, signal=unit**2, curvature=H, kept=0.8)
         for unit in (1.0, 1_000.0)
     )
     assert one.rounds == other.rounds
@@ -50,18 +50,27 @@ def test_a_signal_is_shared_out_equally():
 
 def test_less_noise_means_longer_descent_and_a_smaller_ridge():
     group = (Group(np.ones(20), 0.05),)
-    noisy, quiet = (descent(group, s, curvature=H, kept=0.8) for s in (0.05, 0.001))
+    noisy, quiet = (descent(group, s, signal=1.0, curvature=H, kept=0.8) for s in (0.05, 0.001))
     assert quiet.rounds > noisy.rounds
     assert np.all(quiet.ridges[0] < noisy.ridges[0])
     assert np.all(quiet.noise_std[0] < noisy.noise_std[0])
-    assert descent(group, 0.05, curvature=H, kept=0.8, rounds=7).rounds == 7
+    assert descent(group, 0.05, signal=1.0, curvature=H, kept=0.8, rounds=7).rounds == 7
+
+
+def test_a_pilot_stronger_than_expected_adds_no_time_but_lowers_the_ridge():
+    weak, expected, strong = (
+        descent((Group(np.ones(20), variance),), 0.01, signal=1.0, curvature=H, kept=0.8)
+        for variance in (0.005, 0.05, 0.5)
+    )
+    assert weak.rounds < expected.rounds == strong.rounds
+    assert np.all(strong.ridges[0] < expected.ridges[0])
 
 
 def test_a_ridge_is_the_best_one_for_its_noise():
     """Coefficients of the expected variance, noise of the said one: no other ridge loses less on average."""
     group, rng = Group(np.ones(50), 0.04), np.random.default_rng(0)
     noise = 0.03
-    ridge = descent((group,), noise, curvature=H, kept=1.0).ridges[0][0]
+    ridge = descent((group,), noise, signal=1.0, curvature=H, kept=1.0).ridges[0][0]
     truth = rng.normal(0, math.sqrt(group.variance), size=200_000)
     gradients = H * truth + rng.normal(0, noise, size=truth.size)
 
@@ -88,7 +97,7 @@ def test_a_pilot_is_as_good_as_its_share_of_the_rounds_within_reach():
     group = (Group(np.ones(20), 0.05),)
 
     def head_start(pilot):
-        chosen = descent(group, 0.05, curvature=H, kept=0.8, pilot=pilot)
+        chosen = descent(group, 0.05, signal=1.0, curvature=H, kept=0.8, pilot=pilot)
         return chosen.head_start / chosen.rounds
 
     assert head_start(0.0) == 0
@@ -102,7 +111,9 @@ def test_a_pilot_is_as_good_as_its_share_of_the_rounds_within_reach():
 def test_how_far_a_coefficient_has_gone_is_what_a_descent_without_noise_shows(noise, rounds, pilot):
     """One coefficient of the said curvature, its gradients cut to ``kept``, from the pilot's step on."""
     kept, best = 0.8, 1.0
-    chosen = descent((Group(np.ones(20), 0.05),), noise, curvature=H, kept=kept, rounds=rounds, pilot=pilot)
+    chosen = descent(
+        (Group(np.ones(20), 0.05),), noise, signal=1.0, curvature=H, kept=kept, rounds=rounds, pilot=pilot
+    )
     step, ridge = chosen.steps[0][0], chosen.ridges[0][0]
     theta, iterates = chosen.head_start * step * kept * H * best, []
     for _ in range(chosen.rounds):
@@ -113,7 +124,7 @@ def test_how_far_a_coefficient_has_gone_is_what_a_descent_without_noise_shows(no
 
 
 def test_of_the_callers_own_ridge_nothing_is_taken_back():
-    own = descent((Group(np.ones(20), 0.05),), 1e-6, curvature=H, kept=0.8, ridge=H)
+    own = descent((Group(np.ones(20), 0.05),), 1e-6, signal=1.0, curvature=H, kept=0.8, ridge=H)
     assert own.gone[0] == pytest.approx(np.ones(20), abs=1e-3)
 
 
@@ -145,7 +156,7 @@ def test_of_what_is_less_important_less_is_expected():
     (group,) = expected_groups([importance], 0.6)
     assert group.size == 3
     assert group.variances == pytest.approx(0.2 * importance)
-    (ridges,) = descent((group,), 0.05, curvature=H, kept=0.8).ridges
+    (ridges,) = descent((group,), 0.05, signal=1.0, curvature=H, kept=0.8).ridges
     assert ridges == pytest.approx(ridges[0] / importance)
 
 

@@ -138,6 +138,7 @@ def descend(
     chosen = descent(
         pilot.groups,
         2 * radius / (n * left * kept),
+        signal=problem.signal,
         curvature=h,
         kept=kept,
         ridge=walk.ridge,

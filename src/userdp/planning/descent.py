@@ -7,7 +7,8 @@ released; tau_i^2 in proportion to the importance). From them and the noise s of
 
 * a **ridge** for each coefficient, s^2/(h tau_i^2): that which shrinks it, for the curvature h, as well as possible;
 * **time**: the less noise in the coefficients over what they are expected to be, the longer. Stopping early is a ridge
-  of its own.
+  of its own. A pilot that is stronger than expected adds no time: it comes from correlated features, more often than
+  from strong coefficients, and in their weak directions noise grows as long as the descent goes on.
 
 At the end the coefficients themselves, in which there is far less noise than in the pilot, tell how strong those of
 each group are. They are then made longer, by what ridge and time took from strong ones, or shorter (``lengthening``).
@@ -176,6 +177,7 @@ def descent(
     groups: Sequence[Group],
     noise: float,
     *,
+    signal: float,
     curvature: float,
     kept: float,
     ridge: float = 0.0,
@@ -188,6 +190,8 @@ def descent(
     ----------
     noise : float
         Of the mean gradient, by coordinate, if all were spent on one round; over ``kept``.
+    signal : float
+        Squared norm of the coefficients that was expected before the pilot; time is for no more.
     curvature : float
         Of the loss along the predictor.
     kept : float
@@ -198,10 +202,10 @@ def descent(
         Squared mu of a pilot gradient, over that of the descent.
     """
     k, h = sum(group.size for group in groups), curvature
-    signal = math.sqrt(sum(group.size * group.variance for group in groups))
+    strength = math.sqrt(min(sum(group.size * group.variance for group in groups), signal))
     ridges = [ridge + noise**2 / (h * group.variances) for group in groups]
     kappa = max(6.0, 2.4 * math.sqrt(k))
-    time = 7.5 * (0.3 * signal * h / (noise * math.sqrt(k))) ** 0.75
+    time = 7.5 * (0.3 * strength * h / (noise * math.sqrt(k))) ** 0.75
     n_rounds = rounds or math.ceil(kappa * min(max(time, 3.0), 60.0))
     head_start = min(pilot * n_rounds, _PILOT_REACH * kappa)
     averaged = np.arange(n_rounds - round(AVERAGED_SHARE * n_rounds), n_rounds) + 1

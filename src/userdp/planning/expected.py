@@ -25,6 +25,7 @@ from userdp.planning.calibration import (
 )
 from userdp.planning.descent import (
     AVERAGED_SHARE,
+    LOG_ODDS_SIGNAL,
     Descent,
     Group,
     clip_ratio,
@@ -69,7 +70,9 @@ def expected_excess_loss(n_users: int, items_per_user: int, n_features: int, bud
     groups = (Group(np.ones(k), 1 / k),)
     noise = 2 * ratio * typical / (n_users * left)
     noise /= math.sqrt(1 - pilot_share(groups, noise / assumed, _START_CURVATURE))
-    chosen = descent(groups, noise / assumed, curvature=_START_CURVATURE, kept=assumed)
+    chosen = descent(
+        groups, noise / assumed, signal=LOG_ODDS_SIGNAL, curvature=_START_CURVATURE, kept=assumed
+    )
     share, spread = _filter(chosen, noise, really * _CURVATURE, assumed * float(chosen.ridges[0][0]))
     longer = _lengthened(chosen, k)
     share, spread = share * longer, spread * longer
