@@ -92,6 +92,25 @@ def test_every_draw_is_in_the_statement_at_the_scale_it_pays_for(name):
     assert fitted.privacy.certified
 
 
+@pytest.mark.parametrize(("n", "mean_too"), [(30, False), (70, True)])
+def test_a_regression_of_few_users_is_about_as_large_as_its_targets(n, mean_too):
+    """Far from zero, where a model that says 0 is off by ten times their spread; every draw is in the statement."""
+    rng = np.random.default_rng(0)
+    users = Users(rng.normal(size=(3 * n, 2)), np.arange(0, 3 * n + 1, 3), rng.normal(100.0, 10.0, 3 * n))
+    errors = []
+    for seed in range(20):
+        noise = Recording(seed)
+        fitted = fitting.fit(users, TASKS["least squares"], Budget(1.0, 1e-6), Options(), noise)
+        names = [spend.name for spend in fitted.privacy.spent]
+        assert fitted.privacy.certified
+        assert names[0] == "target look"
+        assert ("target mean" in names) <= mean_too
+        asked = dict(zip(names, noise.asked, strict=False))
+        assert asked["target look"][1] == 83
+        errors.append(abs(float(fitted.intercepts[0]) - 100.0))
+    assert np.median(errors) < 50
+
+
 def rare_class(n=1_500, seed=0):
     """Users of one class each, one in twelve of the rarer one."""
     rng = np.random.default_rng(seed)

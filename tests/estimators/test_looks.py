@@ -87,7 +87,7 @@ def test_looks_move_by_their_events(wild, all_counts, silent_noise):
         for rows in (WILD[wild], [[1.0] * D]):
             users = replaced(rest, np.array(rows))
             private_places(users, None, 1.0, 0.0, MUCH, silent_noise)
-            looks._Look(users, 1.0, silent_noise)(some, origin, step, "look 2")
+            looks._Look(users, 1.0, "look", silent_noise)(some, origin, step, 2)
     (first, later), (other_first, other_later) = all_counts[:2], all_counts[2:]
     assert moved(first, other_first) <= 1
     assert moved(later, other_later) <= 1

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.estimators.tables import WILD, crowd, moved, ragged, replaced
 from userdp.data.users import Users
 from userdp.estimators import targets, votes
-from userdp.estimators.targets import private_target, private_unit, user_magnitudes
+from userdp.estimators.looks import Places
+from userdp.estimators.targets import private_target, private_unit, target_by_looks, user_magnitudes
 from userdp.means.lattice import Lattice
 from userdp.means.votes import nearest_powers_of_four
 from userdp.mechanisms.noise import SeededNoise
@@ -84,13 +85,16 @@ def test_a_target_in_doubt_is_taken_at_its_likeliest_place(silent_noise):
     """A wide bell would lie in between; the narrow one tells more."""
     means = np.where(np.arange(400) < 205, 3.0, -3.0)
     rows = (means[:, None] + [-1.0, 1.0]).reshape(-1, 1)
-    target, _ = private_target(Users(rows, np.arange(0, 801, 2)), 0.03, 0.02, 0.0, silent_noise)
+    target, _ = private_target(Users(rows, np.arange(0, 801, 2)), 0.03, 0.02, 1e-3, silent_noise)
     assert 2.0 < target.middle < 6.0  # within a bin
 
 
-@pytest.mark.parametrize("first", [0.0, 1.0, -1e9, 2.0**45, np.nan, np.inf, 5e-324])
-def test_targets_move_by_their_events(first, monkeypatch, silent_noise):
-    """At equal earlier answers: the unit is that of the rest, whoever the first user is."""
+FIRST_USERS = [0.0, 1.0, -1e9, 2.0**45, np.nan, np.inf, 5e-324]
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """All counts, and sums in a ball over their sensitivity, that are released."""
     counts, sums = [], []
     count, mean = targets.private_counts, targets.private_mean_in_ball
 
@@ -106,6 +110,13 @@ def test_targets_move_by_their_events(first, monkeypatch, silent_noise):
 
     monkeypatch.setattr(targets, "private_counts", counted)
     monkeypatch.setattr(targets, "private_mean_in_ball", averaged)
+    return counts, sums
+
+
+@pytest.mark.parametrize("first", FIRST_USERS)
+def test_targets_move_by_their_events(first, answers, silent_noise):
+    """At equal earlier answers: the unit is that of the rest, whoever the first user is."""
+    counts, sums = answers
     rest = np.random.default_rng(0).normal(3.0, 1.0, size=(200, 2, 1))
     for value in (first, 3.0):
         with np.errstate(all="ignore"):
@@ -113,6 +124,57 @@ def test_targets_move_by_their_events(first, monkeypatch, silent_noise):
     assert moved(counts[0], counts[2]) <= 1
     assert moved(counts[1], counts[3]) <= 1
     assert np.abs(sums[0] - sums[1]) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("first", FIRST_USERS)
+def test_the_middle_of_looks_moves_by_its_event(first, answers, monkeypatch, silent_noise):
+    """At equal earlier answers; what these move by is what looks at numbers do."""
+    seen = Places(np.array([50.0]), np.array([1.5]), np.array([True]))
+    monkeypatch.setattr(targets, "private_places", lambda *_: (seen, None, ()))
+    rest = np.random.default_rng(0).normal(50.0, 1.0, size=(200, 2, 1))
+    _, sums = answers
+    for value in (first, 52.0):
+        with np.errstate(all="ignore"):
+            target_by_looks(
+                ragged([[value], [value]], *rest), 50.0, 50.0, 50.0, silent_noise, around_zero=False
+            )
+    assert np.abs(sums[0] - sums[1]) <= 1 + 1e-9
+    assert first != -1e9 or np.abs(sums[0] - sums[1]) > 0.99  # from one end of the ball to the other
+
+
+@pytest.mark.parametrize(("centre", "spread"), [(50.0, 8.0), (-3e6, 1e6), (0.0, 1e-3)])
+@pytest.mark.parametrize("later_mu", [0.1, 0.0])
+def test_a_few_looks_find_targets(centre, spread, later_mu):
+    """Within their size at the first look, of which nothing else is said; within a unit at the second."""
+    rng = np.random.default_rng(0)
+    users = ragged(*rng.normal(centre, spread, size=(400, 3, 1)))
+    target, events = target_by_looks(users, 0.2, later_mu, 0.1, SeededNoise(0), around_zero=False)
+    size = np.hypot(centre, spread)
+    assert abs(target.middle - centre) < (0.7 * spread if later_mu else 0.6 * size)
+    assert 0.3 < target.unit / spread < 3 if later_mu else target.unit < 1e-9
+    assert len(events) == (1 if not later_mu else 2 if centre == 0 else 3)
+
+
+def test_looks_at_targets_that_share_a_value_cost_no_more_than_they_may():
+    users = ragged(*np.full((400, 2, 1), 7.0))
+    target, events = target_by_looks(users, 0.3, 0.2, 0.1, SeededNoise(0), around_zero=False)
+    assert sum(event.mu**2 for event in events) <= (0.3**2 + 0.2**2 + 0.1**2) * (1 + 1e-9)
+    assert target.middle == pytest.approx(7.0, abs=2.0)
+
+
+def test_without_an_intercept_targets_are_as_wide_as_they_are_large():
+    users = ragged(*np.random.default_rng(0).normal(50.0, 1.0, size=(400, 2, 1)))
+    target, events = target_by_looks(users, 0.2, 0.0, 0.0, SeededNoise(0), around_zero=True)
+    assert target.middle == 0.0
+    assert 25 < target.unit < 100
+    assert [event.name for event in events] == ["target look"]
+
+
+def test_targets_that_nobody_knows_are_taken_as_tiny():
+    users = ragged(*np.random.default_rng(0).normal(50.0, 1.0, size=(20, 2, 1)))
+    found = [target_by_looks(users, 0.02, 0.0, 0.0, SeededNoise(s), around_zero=False)[0] for s in range(20)]
+    assert all(target.unit < 1e-9 for target in found)
+    assert sum(target.middle == 0.0 for target in found) > 10
 
 
 def test_a_unit_that_is_a_guess_is_taken_as_tiny():

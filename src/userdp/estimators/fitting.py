@@ -29,7 +29,7 @@ from userdp.estimators.per_user import per_user
 from userdp.estimators.rows import BOUND, Columns, Scaling, null_by_value, targets_as_rows, user_rates
 from userdp.estimators.stages import private_base_rate
 from userdp.estimators.standardizing import standardize
-from userdp.estimators.targets import Target, private_target
+from userdp.estimators.targets import Target, private_target, target_by_looks
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import NoiseSource
 from userdp.optimizers.rounds import Progress
@@ -145,13 +145,7 @@ def _fit(
     users = changed(users, partial(null_by_value, min_items=options.min_items))
     events: tuple[Event, ...]
     if task.n_classes == 0:
-        target, events = private_target(
-            changed(users, targets_as_rows),
-            split.target_scale,
-            split.target_location,
-            split.target_mean,
-            noise,
-        )
+        target, events = _find_target(changed(users, targets_as_rows), split, options, noise)
         start_rates, curvature = None, task.curvature
     else:
         rates = per_user(user_rates, users, task.n_classes)
@@ -178,6 +172,15 @@ def _fit(
     walk = Walk(options.rounds, options.ridge, options.coefficient_bound, options.progress)
     found = descend(problem, split, budget, events, walk, noise)
     return _on_original_scale(found, (-1, scaled.n_features), columns, target, options, split)
+
+
+def _find_target(
+    targets: AnyUsers, split: Shares, options: Options, noise: NoiseSource
+) -> tuple[Target, tuple[Event, ...]]:
+    later = split.target_location, split.target_mean
+    if split.target_look:
+        return target_by_looks(targets, split.target_look, *later, noise, not options.fit_intercept)
+    return private_target(targets, split.target_scale, *later, noise)
 
 
 def _on_original_scale(

@@ -62,12 +62,14 @@ def private_places(
     most_mu: float,
     noise: NoiseSource,
     around_zero: bool = False,
+    names: tuple[str, str] = ("feature scales", "look"),
 ) -> tuple[Places, float | None, tuple[GaussianEvent, ...]]:
     """Find centre and spread of every number; and the typical one of ``norms``, a column of positive numbers or None.
 
     Every later look costs ``later_mu`` times the root of the share of the numbers that it asks about; they end where
     the looks together would cost more than ``most_mu``, and without ``later_mu`` there is none. Where columns stay
-    ``around_zero``, their centre is zero and a spread is the root mean square.
+    ``around_zero``, their centre is zero and a spread is the root mean square. The statement calls the first look and
+    the later ones by their ``names``.
 
     **Guarantee**: the events'.
     """
@@ -75,7 +77,7 @@ def private_places(
     values = per_user(signed_sizes, numbers)
     if norms is not None:
         values = mapped(lambda *both: np.hstack(both), values, norms)
-    counts = private_counts(mapped(signed_powers, values), FIRST_BINS, first_mu, "feature scales", noise)
+    counts = private_counts(mapped(signed_powers, values), FIRST_BINS, first_mu, names[0], noise)
     seen = sizes_of(counts)
     norm = float(seen.size[d]) if norms is not None and seen.found[d] else None
     sizes = Sizes(**{name: values[:d] for name, values in vars(seen).items()})
@@ -87,7 +89,7 @@ def private_places(
         return places, norm, (counts.event,)
     assert d, "without numbers there is no later look"
     may_be_narrow = np.flatnonzero(sizes.found & sizes.has_one_sign & ~sizes.spreads)
-    look = _Look(numbers, later_mu / math.sqrt(d), noise)
+    look = _Look(numbers, later_mu / math.sqrt(d), names[1], noise)
     places, events = _look_closer(look, sizes, places, may_be_narrow, most_mu**2 - first_mu**2)
     return places, norm, (counts.event, *events)
 
@@ -98,11 +100,13 @@ class _Look:
 
     numbers: AnyUsers
     mu_of_one: float
+    name: str
     noise: NoiseSource
 
-    def __call__(self, columns: IntArray, origin: FloatArray, step: FloatArray, name: str) -> NoisyCounts:
+    def __call__(self, columns: IntArray, origin: FloatArray, step: FloatArray, number: int) -> NoisyCounts:
         bins_of = partial(_later_bins, columns=columns, origin=origin, step=step)
         mu = self.mu_of_one * math.sqrt(len(columns))
+        name = f"{self.name} {number}"
         return private_row_counts(self.numbers, bins_of, LATER_BINS, mu, name, self.noise)
 
 
@@ -146,8 +150,7 @@ def _look_closer(
         if not len(asked) or cost > budget:
             break
         budget -= cost
-        name = f"look {number}"
-        seen, event = _second(look, sizes, asked, name) if seen is None else _zoom(look, seen, asked, name)
+        seen, event = _second(look, sizes, asked) if seen is None else _zoom(look, seen, asked, number)
         events.append(event)
         centre[asked], spread[asked] = seen.centre, seen.spread
         asked, seen = asked[seen.in_one_bin], seen.only(seen.in_one_bin)
@@ -157,11 +160,11 @@ def _look_closer(
     return Places(centre, spread, found), tuple(events)
 
 
-def _second(look: _Look, sizes: Sizes, asked: IntArray, name: str) -> tuple[_Seen, GaussianEvent]:
+def _second(look: _Look, sizes: Sizes, asked: IntArray) -> tuple[_Seen, GaussianEvent]:
     """Look at columns of one sign and size; those of negative numbers in a mirror, so that zero is to the left."""
     width, sign = sizes.size[asked] / BINS_OF_SIZE, sizes.sign[asked]
     origin = -ZERO_BIN * width * sign
-    counts, shapes = look(asked, origin, width * sign, name), second_shapes()
+    counts, shapes = look(asked, origin, width * sign, 2), second_shapes()
     weights = posterior(log_likelihood(counts, shapes.expected) + shapes.log_prior)
     mean, doubt, spread = shapes.moments(weights)
     narrow = weights @ (shapes.spread <= _NARROW_OF_SIZE * BINS_OF_SIZE)
@@ -179,11 +182,11 @@ def _second(look: _Look, sizes: Sizes, asked: IntArray, name: str) -> tuple[_See
     return seen, counts.event
 
 
-def _zoom(look: _Look, seen: _Seen, asked: IntArray, name: str) -> tuple[_Seen, GaussianEvent]:
+def _zoom(look: _Look, seen: _Seen, asked: IntArray, number: int) -> tuple[_Seen, GaussianEvent]:
     """Look into the bins that all rows of a column share."""
     careful = np.clip(np.minimum(seen.spread, seen.bin / 2) / 4, seen.bin / _ZOOM, 0.4 * seen.bin)
     width = np.where(seen.narrow > _SURELY, seen.bin / _ZOOM, careful)
-    counts, shapes = look(asked, seen.centre, width, name), zoom_shapes()
+    counts, shapes = look(asked, seen.centre, width, number), zoom_shapes()
     off = shapes.mean * (width / seen.doubt)[:, None]
     too_wide = np.maximum(np.log2(shapes.spread * (width / seen.widest)[:, None]), 0.0)
     favourite = np.clip(seen.favourite, 1e-6, 1 - 1e-6)[:, None]

@@ -3,6 +3,7 @@
 Proofs: ``docs/proofs/stages.md``.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from userdp.arrays import FloatArray, IntArray
 from userdp.data.parts import AnyUsers
 from userdp.data.users import Users
 from userdp.estimators.balls import private_mean_in_ball, weighted
+from userdp.estimators.looks import private_places
 from userdp.estimators.pairs import are_worth_it, pair_magnitudes
 from userdp.estimators.per_user import Vectors, mapped, per_user
 from userdp.estimators.votes import POWERS, private_counts
@@ -26,6 +28,10 @@ _UNIT, _PAIR_UNIT = 0.72, 1.02
 _LEAST_OF_MEAN = 0.1
 # The middle is looked for among bins of so many units, then in a ball of so many.
 _BINS, _BIN, _RADIUS = np.arange(-256, 257), 2.0, 2.0
+# Where looks find it, the middle is off by so many squared units, and then looked for in a ball of so many.
+_LOOKED_VARIANCE, _LOOKED_RADIUS = 0.2, 1.0
+# What a unit is taken for that nobody knows: a model in it says nothing.
+_TINY = 4.0 ** float(POWERS[0])
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,8 @@ def private_target(
     """Find unit and middle of the targets (the one column of ``users``), wherever they lie within 512 units of zero.
 
     Users vote for where their mean lies; the mean of all users is then taken in a ball around the most likely place,
-    and weighted against it by what is known of either. Where nothing is found the middle is zero, and a unit that is a
-    guess is taken as tiny: a model of noise in too large a unit is worse than one that says nothing.
+    and weighted against it by what is known of either. A unit that is a guess is taken as tiny, and the middle is then
+    about zero: a model of noise in too large a unit is worse than one that says nothing.
 
     **Guarantee**: the events'.
     """
@@ -56,12 +62,37 @@ def private_target(
     narrow, wide = (found.places((width,), near_zero) for width in _MEAN_SPREADS)
     places = narrow.where(narrow.support >= LEAST_SHARE, wide)  # even if in doubt: a target is not dropped
     place, variance = _BIN * places.place, _BIN**2 * places.variance
-    if not mean_mu:
-        middle = place if places.evidence[0] >= 0 else np.zeros(1)
-        return Target(float(middle[0]) * unit, unit), (scale_event, found.event)
     near = private_mean_in_ball(means, place, _RADIUS, mean_mu, "target mean", noise)
     middle = weighted(place, variance + 0.05, near)
     return Target(float(middle[0]) * unit, unit), (scale_event, found.event, near.event)
+
+
+def target_by_looks(
+    users: AnyUsers, first_mu: float, later_mu: float, mean_mu: float, noise: NoiseSource, around_zero: bool
+) -> tuple[Target, tuple[GaussianEvent, ...]]:
+    """Find unit and middle of the targets as those of a number: by a look at sign and size, and a second one.
+
+    Where users are too few to find a unit first. Without ``later_mu`` there is no second look: the middle is then about
+    as large as the targets are, and the unit tiny, so that the model is that one number.
+
+    **Guarantee**: the events'.
+    """
+    only_once = math.hypot(first_mu, 1.2 * later_mu)  # a third look would cost later_mu again
+    places, _, events = private_places(
+        users, None, first_mu, later_mu, only_once, noise, around_zero, ("target look", "target look")
+    )
+    centre, unit = float(places.centre[0]), float(places.spread[0])
+    if not places.found[0]:
+        return Target(0.0, _TINY), events
+    if around_zero:
+        return Target(0.0, unit), events
+    if not later_mu:
+        return Target(centre, _TINY), events
+    means = mapped(lambda some: some / unit, per_user(Users.means, users))
+    place = np.array([centre / unit])
+    near = private_mean_in_ball(means, place, _LOOKED_RADIUS, mean_mu, "target mean", noise)
+    middle = weighted(place, np.array([_LOOKED_VARIANCE]), near)
+    return Target(float(middle[0]) * unit, unit), (*events, near.event)
 
 
 def private_unit(targets: AnyUsers, mu: float, noise: NoiseSource) -> tuple[float, GaussianEvent]:
@@ -73,8 +104,8 @@ def private_unit(targets: AnyUsers, mu: float, noise: NoiseSource) -> tuple[floa
     found = private_counts(mapped(nearest_powers_of_four, magnitudes), POWERS, mu, "target scale", noise)
     places = found.places(_POWER_SPREADS, usual_units)
     is_there = places.evidence[0] >= 0 and places.support[0] >= LEAST_SHARE  # not the highest of mere noise
-    power = places.place[0] if is_there and places.certainty[0] >= CERTAIN else POWERS[0]
-    return unit * float(4.0**power), found.event
+    is_known = is_there and places.certainty[0] >= CERTAIN
+    return unit * (4.0 ** float(places.place[0]) if is_known else _TINY), found.event
 
 
 def _differences(targets: AnyUsers, mu: float, noise: NoiseSource) -> tuple[Vectors, float]:

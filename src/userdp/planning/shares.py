@@ -18,6 +18,9 @@ from userdp.privacy.accounting import mu_beside
 from userdp.privacy.budget import Budget
 from userdp.privacy.gdp import mu_from_budget
 
+# With fewer effective users, targets are looked at as numbers are; with still fewer, once.
+_TARGETS_LOOKED_AT, _LOOKED_AT_ONCE = 20, 8
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -31,6 +34,9 @@ class Shares:
         How often each class occurs; classification only.
     target_scale, target_location, target_mean : float
         Unit and middle of the targets; regression only.
+    target_look : float
+        First look at the targets, in place of votes for their unit, where users are few; the location is then a second
+        look.
     scale : float
         First look at the numbers (the features that are not boolean): their sizes and signs; and the typical norm of
         the booleans' rates.
@@ -54,6 +60,7 @@ class Shares:
     target_scale: float
     target_location: float
     target_mean: float
+    target_look: float
     scale: float
     location: float
     looks: float
@@ -92,23 +99,30 @@ def shares(
         """Share of a stage that would be content with so many effective users of its own."""
         return min(max((users_needed / N) ** 2, low), high)
 
-    start = {
-        "base_rate": 0.0 if is_regression else share(0.01, 20, 0.8),
-        "target_scale": share(0.02, 14, 0.35) if is_regression else 0.0,
-        "target_location": share(0.01, 16, 0.45) if is_regression and has_centre else 0.0,
-        "target_mean": share(0.02, 10, 0.1) if is_regression and has_centre else 0.0,
-    }
+    start = dict.fromkeys(("base_rate", "target_scale", "target_location", "target_mean", "target_look"), 0.0)
+    if not is_regression:
+        start["base_rate"] = share(0.01, 15, 0.98)
+    elif N < _LOOKED_AT_ONCE:
+        start["target_look"] = 0.9
+    elif N < _TARGETS_LOOKED_AT:
+        start |= {"target_look": 0.54, "target_location": 0.225, "target_mean": 0.135}
+    else:
+        start |= {
+            "target_scale": share(0.02, 14, 0.35),
+            "target_location": share(0.01, 16, 0.45),
+            "target_mean": share(0.02, 10, 0.1),
+        }
+    if not has_centre:
+        start |= {"target_location": 0.0, "target_mean": 0.0}
 
     def error(part: float, size: float) -> float:
         """Noise of a stage, in what its answer is good for: votes as a share of the users, means in units."""
         return size / (N * math.sqrt(part)) if part else 0.0
 
     # Beyond these a stage only adds noise. Numbers whose size is unknown are left out altogether.
-    if error(start["target_mean"], 3.0) > 0.5:
-        start["target_mean"] = 0.0
     left = 1 - sum(start.values())
     features = {
-        "scale": left * share(0.025, 11 * votes, 0.2),
+        "scale": left * share(0.025, 11 * votes, 0.3),
         "location": left * share(0.025, 8 * votes, 0.12) if numbers and has_centre else 0.0,
         "centre": left * 0.01 if numbers and has_centre else 0.0,
         "second_moment": left * share(0.01, 8 * root_d, 0.04) if numbers else 0.0,
