@@ -40,6 +40,7 @@ SLOW = (
     "minimize, clipped mean",
     "minimize, certified mean",
     "LinearRegression",
+    "LinearRegression, few users",
     "LogisticRegression",
 )
 

@@ -160,6 +160,14 @@ def _regression(budget: Budget, n_users: int) -> Target:
     return _estimator(userdp.LinearRegression, pair, budget)
 
 
+def _few_targets(budget: Budget) -> Target:
+    """Attack ``userdp.LinearRegression`` of so few users that it looks at their targets: one has the other sign."""
+    rows = np.column_stack([np.zeros(5), np.full(5, 10.0)])
+    return _estimator(
+        userdp.LinearRegression, replaced("is of the other sign", rows, np.array([0.0, -10.0])), budget
+    )
+
+
 def _rare_class(budget: Budget, n_users: int) -> Target:
     """Attack ``userdp.LogisticRegression``: one user is of a rare class, which moves the intercept, or is not."""
     rng = np.random.default_rng(0)
@@ -233,5 +241,6 @@ MECHANISMS: dict[str, Callable[[Budget, int], Target]] = {
         ConcentratedMean(1.0, gate="deferred"), at_least(budget, 4.0), n
     ),
     "LinearRegression": lambda budget, n: _regression(at_least(budget, 8.0), n),
+    "LinearRegression, few users": lambda budget, n: _few_targets(at_least(budget, 8.0)),
     "LogisticRegression": lambda budget, n: _rare_class(at_least(budget, 8.0), n),
 }

@@ -35,6 +35,7 @@ _NAMES = {
     "minimize-clipped": "minimize, clipped mean",
     "minimize-certified": "minimize, certified mean",
     "linear-regression": "LinearRegression",
+    "linear-regression-few-users": "LinearRegression, few users",
     "logistic-regression": "LogisticRegression",
 }
 assert set(_NAMES.values()) == set(MECHANISMS)
