@@ -162,7 +162,7 @@ def test_an_existing_folder_is_only_overwritten_on_request(model: Path, data: Pa
 
 
 def test_mean(data: Path, visits: pl.DataFrame, tmp_path: Path) -> None:
-    args = ("mean", data, "--user", "patient", "--columns", "age,stay", *BUDGET)
+    args = ("mean", data, "--user", "patient", "--columns", "age,stay", "--seed", 0, *BUDGET)
     result = run(*args, "--json", "--out", tmp_path / "out")
     record = json.loads(result.stdout)
     assert record == json.loads((tmp_path / "out" / "mean.json").read_text())

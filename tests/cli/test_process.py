@@ -107,7 +107,7 @@ def test_ctrl_c_leaves_nothing_half_written(data: Path, tmp_path: Path, ledger: 
 def test_progress_shows_on_a_terminal_and_only_there(data: Path) -> None:
     import pty
 
-    args = [*USERDP, "mean", str(data), "--user", "patient", "--columns", "age", *BUDGET]
+    args = [*USERDP, "mean", str(data), "--user", "patient", "--columns", "age", "--seed", "0", *BUDGET]
     parent, child = pty.openpty()
     with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=child) as process:
         os.close(child)

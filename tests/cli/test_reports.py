@@ -48,7 +48,7 @@ def test_a_report_that_cannot_be_made_does_not_cost_the_release(
 
     monkeypatch.setattr("userdp.cli.mean.mean_report", broken)
     monkeypatch.setattr("userdp.cli.fit.model_report", broken)
-    mean = ("mean", data, "--user", "patient", "--columns", "age", *BUDGET)
+    mean = ("mean", data, "--user", "patient", "--columns", "age", "--seed", 0, *BUDGET)
     fit = ("fit", data, "--user", "patient", "--label", "back", "--features", "age", *BUDGET)
     for command, file in ((mean, "mean.json"), (fit, "model.json")):
         out = tmp_path / str(command[0])

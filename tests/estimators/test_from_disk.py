@@ -1,5 +1,7 @@
 """Estimators on users on disk: the model of the same users in memory, bit for bit, however they are cut into parts."""
 
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pytest
@@ -66,6 +68,16 @@ def test_the_model_is_that_of_users_in_memory(table, tmp_path, make, label, clas
     assert one.privacy_ == two.privacy_
     assert one.to_model().feature_names == two.to_model().feature_names
     assert (part_bytes < 2**26) == (len(stored.parts) > 1)
+
+
+def test_few_users_targets_are_looked_at_from_disk_as_well(table, tmp_path):
+    far = table.with_columns(amount=pl.col("amount") + 30)
+    stored = store_users(far, tmp_path / "users", label="amount", classes=None, part_bytes=5_000, **ROLES)
+    make = partial(LinearRegression, epsilon=0.2, rounds=5, random_state=0)
+    one, two = make().fit(stored), in_memory(make(), far, "amount", None)
+    assert [spend.name for spend in one.privacy_.spent][:2] == ["target look", "target look 2"]
+    assert one.intercept_ == two.intercept_ == pytest.approx(30, abs=20)
+    assert one.privacy_ == two.privacy_
 
 
 def test_a_part_s_rows_are_sampled_once_and_for_all(table, tmp_path):
