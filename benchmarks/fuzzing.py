@@ -49,6 +49,7 @@ def folder() -> Path:
         coefficients=np.array([[0.5, -0.1]]),
         intercepts=np.array([0.3]),
         low=np.array([-4.0, -np.inf]),
+        scale=np.array([0.5, np.inf]),
         high=np.array([4.0, np.inf]),
         noise_std=np.array([[0.1, 0.1]]),
         classes=(0, 1),

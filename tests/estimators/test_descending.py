@@ -14,7 +14,7 @@ from userdp.problems import Squared
 
 
 def columns(*scales):
-    return Columns(np.zeros(len(scales)), np.array(scales), np.linspace(1.0, 2.0, len(scales)))
+    return Columns(np.zeros(len(scales)), np.array(scales), np.ones(len(scales)), np.linspace(1.0, 2.0, len(scales)))
 
 
 def test_numbers_and_booleans_are_of_different_kinds():

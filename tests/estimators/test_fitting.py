@@ -279,6 +279,7 @@ def test_nothing_unreleased_is_stored(estimator):
         "classes_",
         "feature_low_",
         "feature_high_",
+        "feature_scale_",
         "noise_std_",
         "n_users_",
         "n_features_in_",
@@ -353,7 +354,7 @@ def test_a_descent_begins_where_released_numbers_say(monkeypatch):
         return plain(optimizer, oracle, mean, noise, start, progress)
 
     event = GaussianEvent("part", 1.0, 100.0, 1)
-    columns = Columns(np.zeros(FEATURES), np.ones(FEATURES), np.ones(FEATURES))
+    columns = Columns(np.zeros(FEATURES), *np.ones((3, FEATURES)))
     pilot = BallMean(np.linspace(-1, 1, FEATURES + 1), 0.1, event)
     monkeypatch.setattr(fitting, "private_target", lambda *_: (Target(0.0, 1.0), (event,)))
     monkeypatch.setattr(fitting, "standardize", lambda *_, **__: (columns, (event,)))
@@ -372,7 +373,7 @@ def test_a_dropped_column_stays_where_it_starts(monkeypatch):
     """Or the noise in its coordinate would count as a part of the coefficients' length."""
     t, found = table(), []
     scale = np.append(np.inf, np.ones(FEATURES - 1))
-    columns = Columns(np.zeros(FEATURES), scale, np.ones(FEATURES))
+    columns = Columns(np.zeros(FEATURES), scale, *np.ones((2, FEATURES)))
     monkeypatch.setattr(fitting, "standardize", lambda *_, **__: (columns, ()))
     descend = fitting.descend
     monkeypatch.setattr(fitting, "descend", lambda *args: found.append(descend(*args)) or found[-1])

@@ -63,7 +63,7 @@ def test_the_model_is_that_of_users_in_memory(table, tmp_path, make, label, clas
     one = make(**options).fit(stored)
     two = in_memory(make(**options), table, label, classes)
     assert np.abs(two.coef_).max() > 0
-    for name in ("coef_", "intercept_", "feature_low_", "feature_high_", "noise_std_"):
+    for name in ("coef_", "intercept_", "feature_low_", "feature_high_", "feature_scale_", "noise_std_"):
         assert np.asarray(getattr(one, name)).tobytes() == np.asarray(getattr(two, name)).tobytes(), name
     assert one.privacy_ == two.privacy_
     assert one.to_model().feature_names == two.to_model().feature_names

@@ -22,6 +22,7 @@ def model(**changes):
         "intercepts": np.array([0.1]),
         "low": np.array([-4.0, -np.inf]),
         "high": np.array([4.0, np.inf]),
+        "scale": np.array([0.5, np.inf]),
         "noise_std": np.array([[0.1, 0.0]]),
         "classes": ("no", "yes"),
         "privacy": {"epsilon": 1.0},
@@ -39,7 +40,7 @@ def saved(tmp_path):
 
 def test_round_trip(saved):
     loaded, X = LinearModel.load(saved), np.array([[1.0, 2.0], [100.0, -3.0]])
-    for name in ("coefficients", "intercepts", "low", "high", "noise_std"):
+    for name in ("coefficients", "intercepts", "low", "high", "scale", "noise_std"):
         assert getattr(loaded, name).tobytes() == getattr(model(), name).tobytes()
     assert loaded.classes == ("no", "yes")
     assert loaded.decision(X).tobytes() == model().decision(X).tobytes()
@@ -83,6 +84,16 @@ def edited(path, **changes):
     return path
 
 
+def test_a_file_of_format_1(saved):
+    """It has no scale: every feature was let in eight of them to either side."""
+    record = json.loads(saved.read_text())
+    del record["scale"]
+    saved.write_text(json.dumps(record | {"version": 1}))
+    assert LinearModel.load(saved).scale.tolist() == [0.5, np.inf]
+    with pytest.raises(InvalidInputError, match="damaged"):
+        LinearModel.load(edited(saved, version=2))
+
+
 @pytest.mark.parametrize("version", [VERSION + 1, 10**6])
 def test_a_newer_file(saved, version):
     with pytest.raises(InvalidInputError, match="install a newer userdp"):
@@ -107,6 +118,9 @@ def test_a_newer_file(saved, version):
         {"intercepts": [0.0, 0.0]},
         {"low": ["nan", 0.0]},
         {"low": [5.0, 0.0]},
+        {"scale": ["nan", 1.0]},
+        {"scale": [-1.0, 1.0]},
+        {"scale": [1.0]},
         {"noise_std": [[0.1]]},
         {"feature_names": ["age"]},
         {"feature_names": "ab"},

@@ -186,6 +186,21 @@ def test_a_column_over_powers_of_ten_is_as_wide_as_they_are():
     assert len(events) == 1  # nothing to look closer at
 
 
+def test_of_a_column_whose_sizes_scatter_less_is_let_in():
+    """A column of one size is let in far; of one over powers of ten three units say what there is to say."""
+    rng = np.random.default_rng(0)
+    bounds = []
+    for scatter in (0.0, 0.5, 1.0, 3.0):
+        users = ragged(
+            *(np.exp(scatter * rng.normal()) * rng.normal(size=(4, 1)) for _ in range(2_000))
+        )
+        bounds.append(places_of(users)[0].bound[0])
+    assert bounds[0] == 8
+    assert np.all(np.diff(bounds) <= 0)
+    assert bounds[2] < 6
+    assert bounds[3] == 3
+
+
 def test_favourite_values_are_no_narrow_column():
     """Three values, one of them of half of the rows."""
     rng = np.random.default_rng(0)
@@ -273,6 +288,22 @@ def test_a_column_that_cannot_be_found_does_not_spoil_the_others():
     split = shares(users.n_users, 2, Budget(1.0, 1e-6), is_regression=False)
     columns, _ = standardize(users, split, np.zeros(2, dtype=bool), SeededNoise(0))
     assert columns.scale[0] == pytest.approx(1.0, rel=0.3)
+
+
+def test_booleans_are_let_in_whole():
+    """However rarely they are true, and also where nobody knows how often that is."""
+    rng = np.random.default_rng(0)
+    rows = rng.random((3_000, 2)) < [0.5, 0.004]
+    users = Users.from_rows(rows.astype(float), np.arange(3_000))
+    for epsilon in (3.0, 0.01):
+        split = shares(users.n_users, 2, Budget(epsilon, 1e-6), is_regression=False, n_booleans=2)
+        columns, _ = standardize(users, split, np.ones(2, dtype=bool), SeededNoise(0))
+        both = np.array([[0.0, 0.0], [1.0, 1.0]])
+        low, high = columns.limits
+        assert np.diff(columns.apply(both), axis=0)[0] == pytest.approx(1 / columns.scale)
+        assert np.all(low <= 0)
+        assert np.all(high >= 1)
+    assert bool(split.scale) is False
 
 
 def test_standardizing_finds_centre_and_spread():

@@ -7,7 +7,6 @@ from sklearn.metrics import get_scorer
 import userdp
 from tests.estimators.tables import table
 from userdp.errors import PrivacyWarning
-from userdp.estimators.rows import BOUND
 from userdp.mechanisms.noise import SecureNoise
 
 
@@ -168,8 +167,7 @@ def test_the_coefficients_stay_in_their_bound(t):
     bounded = fast(userdp.LogisticRegression, coefficient_bound=0.1, rounds=5).fit(
         t.X, t.labels, groups=t.groups
     )
-    scale = (bounded.feature_high_ - bounded.feature_low_) / (2 * BOUND)
-    assert np.linalg.norm(bounded.coef_ * scale) <= 0.1 * (1 + 1e-6)
+    assert np.linalg.norm(bounded.coef_ * bounded.feature_scale_) <= 0.1 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("estimator", [userdp.LogisticRegression, userdp.LinearSVC])

@@ -129,7 +129,7 @@ def test_targets_move_by_their_events(first, answers, silent_noise):
 @pytest.mark.parametrize("first", FIRST_USERS)
 def test_the_middle_of_looks_moves_by_its_event(first, answers, monkeypatch, silent_noise):
     """At equal earlier answers; what these move by is what looks at numbers do."""
-    seen = Places(np.array([50.0]), np.array([1.5]), np.array([True]))
+    seen = Places(np.array([50.0]), np.array([1.5]), np.array([8.0]), np.array([True]))
     monkeypatch.setattr(targets, "private_places", lambda *_: (seen, None, ()))
     rest = np.random.default_rng(0).normal(50.0, 1.0, size=(200, 2, 1))
     _, sums = answers

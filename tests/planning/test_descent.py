@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from userdp.planning.descent import (
+    AVERAGED_SHARE,
     Group,
     clip_ratio,
     descent,
@@ -119,7 +120,7 @@ def test_how_far_a_coefficient_has_gone_is_what_a_descent_without_noise_shows(no
     for _ in range(chosen.rounds):
         theta -= step * kept * (H * (theta - best) + ridge * theta)
         iterates.append(theta)
-    late = iterates[-round(0.75 * len(iterates)) :]
+    late = iterates[-round(AVERAGED_SHARE * len(iterates)) :]
     assert chosen.gone[0] == pytest.approx(np.full(20, np.mean(late)), rel=1e-3)
 
 

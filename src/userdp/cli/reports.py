@@ -53,12 +53,8 @@ class Effect:
 
 def effects(model: "LinearModel") -> tuple[Effect, ...]:
     """Return the effect of every feature, for every class where there are several."""
-    from userdp.estimators.rows import BOUND
-
-    with np.errstate(invalid="ignore"):
-        spread = (model.high - model.low) / (2 * BOUND)
-    measurable = np.isfinite(spread)
-    spread = np.where(measurable, spread, 0.0)
+    measurable = np.isfinite(model.scale)
+    spread = np.where(measurable, model.scale, 0.0)
     rows = zip(model.coefficients * spread, model.noise_std * spread, strict=True)
     several = len(model.coefficients) > 1 and model.classes is not None
     found = []

@@ -74,6 +74,8 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
     ----------
     coef_, intercept_ : arrays
         On the original scale of the features, which are clipped to ``feature_low_``, ``feature_high_`` first.
+    feature_scale_ : array
+        One unit of each feature, about a standard deviation; infinite for those that were left out.
     noise_std_ : array
         Standard deviation of the noise on each coefficient, to first order.
     n_users_, n_features_in_, n_iter_ : int
@@ -168,7 +170,7 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
             fitted = _for_sorted_classes(fitted, classes)
         self.coef_ = fitted.coefficients
         self.intercept_ = fitted.intercepts
-        self.feature_low_, self.feature_high_ = fitted.low, fitted.high
+        self.feature_low_, self.feature_high_, self.feature_scale_ = fitted.low, fitted.high, fitted.scale
         self.noise_std_ = fitted.noise_std
         self.n_users_ = users.n_users
         self.n_iter_ = fitted.rounds
@@ -222,6 +224,7 @@ class PrivateLinearEstimator(BaseEstimator):  # type: ignore[misc]
             intercepts=np.atleast_1d(self.intercept_),
             low=self.feature_low_,
             high=self.feature_high_,
+            scale=self.feature_scale_,
             noise_std=np.atleast_2d(self.noise_std_),
             classes=tuple(np.asarray(self.classes_).tolist()) if hasattr(self, "classes_") else None,
             privacy=self.privacy_.to_dict(),

@@ -26,7 +26,7 @@ from userdp.engines.interface import Engine, LocalEngine, checked_engine
 from userdp.estimators.calibration import Adjustable
 from userdp.estimators.descending import Found, Problem, Walk, coordinates_of, descend
 from userdp.estimators.per_user import per_user
-from userdp.estimators.rows import BOUND, Columns, Scaling, null_by_value, targets_as_rows, user_rates
+from userdp.estimators.rows import Columns, Scaling, null_by_value, targets_as_rows, user_rates
 from userdp.estimators.stages import private_base_rate
 from userdp.estimators.standardizing import standardize
 from userdp.estimators.targets import Target, private_target, target_by_looks
@@ -93,6 +93,8 @@ class FittedLinear:
     intercepts : array of shape (k,)
     low, high : array of shape (n_features,)
         Where features are clipped before the linear predictor.
+    scale : array of shape (n_features,)
+        One unit of each feature, about a standard deviation; infinite for those that were left out.
     noise_std : array of shape (k, n_features)
         Standard deviation of the descent's noise on each coefficient, to first order.
     privacy : PrivacyStatement
@@ -104,6 +106,7 @@ class FittedLinear:
     intercepts: FloatArray
     low: FloatArray
     high: FloatArray
+    scale: FloatArray
     noise_std: FloatArray
     privacy: PrivacyStatement
     plan: Shares
@@ -195,12 +198,11 @@ def _on_original_scale(
     coefficients = weights[:, :d] / columns.scale * target.unit
     intercepts = (weights[:, d] if options.fit_intercept else np.zeros(len(weights))) * target.unit
     intercepts = intercepts + target.middle - coefficients @ columns.centre
-    reach = np.where(np.isfinite(columns.scale), BOUND * columns.scale, np.inf)
     return FittedLinear(
         coefficients,
         intercepts,
-        columns.centre - reach,
-        columns.centre + reach,
+        *columns.limits,
+        columns.scale,
         noise_std[:, :d] / columns.scale * target.unit,
         found.privacy,
         split,

@@ -13,8 +13,10 @@ import numpy as np
 from userdp.arrays import FloatArray
 from userdp.errors import InvalidInputError
 
-FORMAT, VERSION = "userdp-model", 1
-_ARRAYS = ("coefficients", "intercepts", "low", "high", "noise_std")
+FORMAT, VERSION = "userdp-model", 2
+_ARRAYS = ("coefficients", "intercepts", "low", "high", "scale", "noise_std")
+# Files of format 1 have no scale: all features were let in so many units to either side.
+_BOUND_OF_FORMAT_1 = 8.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class LinearModel:
         One row, or one per class.
     low, high : arrays of shape (n_features,)
         Features are clipped here before the linear predictor.
+    scale : array of shape (n_features,)
+        One unit of each feature, about a standard deviation; infinite for those that were left out.
     noise_std : array of shape (k, n_features)
         Standard deviation of the noise on each coefficient, to first order.
     classes : tuple or None
@@ -47,6 +51,7 @@ class LinearModel:
     intercepts: FloatArray
     low: FloatArray
     high: FloatArray
+    scale: FloatArray
     noise_std: FloatArray
     classes: tuple[Any, ...] | None
     privacy: dict[str, Any]
@@ -121,14 +126,19 @@ class LinearModel:
 
     @classmethod
     def _from_record(cls, record: dict[str, Any]) -> "LinearModel":
-        arrays = {name: _from_json(record[name]) for name in _ARRAYS}
+        missing = {"scale"} if record["version"] == 1 else set()
+        arrays = {name: _from_json(record[name]) for name in _ARRAYS if name not in missing}
+        if missing:
+            arrays["scale"] = (arrays["high"] - arrays["low"]) / (2 * _BOUND_OF_FORMAT_1)
         names, classes, kind = record["feature_names"], record["classes"], record["kind"]
         k, d = arrays["coefficients"].shape
-        shapes = {"coefficients": (k, d), "intercepts": (k,), "low": (d,), "high": (d,), "noise_std": (k, d)}
+        each = dict.fromkeys(("low", "high", "scale"), (d,))
+        shapes = {"coefficients": (k, d), "intercepts": (k,), "noise_std": (k, d)} | each
         fits = (
             all(arrays[name].shape == shape for name, shape in shapes.items())
             and all(np.isfinite(arrays[name]).all() for name in ("coefficients", "intercepts", "noise_std"))
             and bool((arrays["low"] <= arrays["high"]).all())
+            and bool((arrays["scale"] >= 0).all())
             and _is_list_of(names, str, length=d)
             and (classes is None or _is_list_of(classes, str | int | float, length=max(k, 2)))
             and isinstance(kind, str)

@@ -46,10 +46,11 @@ _ZOOM, _SURELY, MOST_LOOKS = 16, 0.9, 9
 
 @dataclass(frozen=True)
 class Places:
-    """Private centre and spread of each number, and which were found."""
+    """Private centre and spread of each number, how many spreads are let in to either side, and which were found."""
 
     centre: FloatArray
     spread: FloatArray
+    bound: FloatArray
     found: BoolArray
 
 
@@ -82,9 +83,9 @@ def private_places(
     norm = float(seen.size[d]) if norms is not None and seen.found[d] else None
     sizes = Sizes(**{name: values[:d] for name, values in vars(seen).items()})
     if around_zero:
-        return Places(np.zeros(d), np.sqrt(sizes.mean_square), sizes.found), norm, (counts.event,)
+        return Places(np.zeros(d), np.sqrt(sizes.mean_square), sizes.bound, sizes.found), norm, (counts.event,)
     spread = np.sqrt(np.maximum(sizes.mean_square - sizes.mean**2, (0.35 * sizes.size) ** 2))
-    places = Places(sizes.mean, spread, sizes.found)
+    places = Places(sizes.mean, spread, sizes.bound, sizes.found)
     if not later_mu:
         return places, norm, (counts.event,)
     assert d, "without numbers there is no later look"
@@ -157,7 +158,7 @@ def _look_closer(
     else:
         assert seen is not None
         found[asked] = seen.narrow < 0.5  # else narrower than anybody can tell: a constant
-    return Places(centre, spread, found), tuple(events)
+    return Places(centre, spread, places.bound, found), tuple(events)
 
 
 def _second(look: _Look, sizes: Sizes, asked: IntArray) -> tuple[_Seen, GaussianEvent]:

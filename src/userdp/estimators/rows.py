@@ -6,26 +6,35 @@ import numpy as np
 
 from userdp.arrays import BoolArray, FloatArray, IntArray
 from userdp.data.users import Users
+from userdp.estimators.sizes import WIDEST
 from userdp.estimators.targets import Target
 
-# Scaled features are bounded here, in training and at prediction; scaled targets in training alone.
-BOUND, TARGET_BOUND = 8.0, 100.0
+# Scaled targets are bounded here, in training alone.
+TARGET_BOUND = 100.0
 
 
 @dataclass(frozen=True)
 class Columns:
-    """An affine map of columns, (x - centre)/scale within +-BOUND; dropped columns have scale infinity.
+    """An affine map of columns, (x - centre)/scale within +-bound; dropped columns have scale infinity.
 
-    ``importance`` tells how much may be expected of each column, over what may be expected of a typical one.
+    ``importance`` tells how much may be expected of each column, over what may be expected of a typical one. What is
+    bounded is so at prediction, too.
     """
 
     centre: FloatArray
     scale: FloatArray
+    bound: FloatArray
     importance: FloatArray
 
     def apply(self, rows: FloatArray) -> FloatArray:
         """Scale rows."""
-        return np.clip((rows - self.centre) / self.scale, -BOUND, BOUND)
+        return np.clip((rows - self.centre) / self.scale, -self.bound, self.bound)
+
+    @property
+    def limits(self) -> tuple[FloatArray, FloatArray]:
+        """Where values are cut, on their own scale; nowhere for dropped columns, of which nothing is known."""
+        reach = np.where(np.isfinite(self.scale), self.bound * self.scale, np.inf)
+        return self.centre - reach, self.centre + reach
 
 
 @dataclass(frozen=True)
@@ -98,5 +107,5 @@ def means_in_units(users: Users, unit: FloatArray) -> FloatArray:
 
 
 def mean_squares(users: Users, unit: FloatArray, place: FloatArray) -> FloatArray:
-    """Each user's mean squares around a place, in units, of values within +-BOUND."""
-    return replace(users, rows=np.clip(users.rows / unit - place, -BOUND, BOUND) ** 2).means()
+    """Each user's mean squares around a place, in units, of values within +-WIDEST."""
+    return replace(users, rows=np.clip(users.rows / unit - place, -WIDEST, WIDEST) ** 2).means()

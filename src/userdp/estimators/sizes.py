@@ -21,6 +21,12 @@ FIRST_BINS = np.arange(-2 * _POWERS - 1, 2 * _POWERS + 2)
 _CLOSE, _CERTAIN = 1.5, 0.6
 # A column is taken to be of one sign, or to spread over powers of ten, from these probabilities on.
 _OF_ONE_SIGN, _SPREADS = 0.7, 0.5
+# Where sizes scatter, a log-normal law's unit is larger than a typical size, but not by more than exp(_TAIL): few rows
+# lie out there.
+_TAIL = 0.7
+# So many units to either side of a column's centre are let in: fewest where the logarithms of sizes have this standard
+# deviation.
+WIDEST, _NARROWEST, _SCATTERED = 8.0, 3.0, 1.0
 # Laws of sizes in the first look, with their prior probabilities: how they scatter, in powers of two; which share of
 # the users is positive; which is zero.
 _SIZE_SPREADS = {0.35: 0.4, 0.8: 0.35, 1.4: 0.15, 2.2: 0.1}
@@ -64,13 +70,19 @@ class Sizes:
     @property
     def mean(self) -> FloatArray:
         """Mean of the column, as far as it is known: a little less than the size, or that of a log-normal law."""
-        of_sizes = np.where(self.spreads, np.exp(np.minimum(self.log_spread**2 / 2, 1.0)), 0.8)
+        of_sizes = np.where(self.spreads, np.exp(np.minimum(self.log_spread**2, _TAIL) / 2), 0.8)
         return (2 * self.positive - 1) * (1 - self.zero) * of_sizes * self.size
+
+    @property
+    def bound(self) -> FloatArray:
+        """How far, in units, values are let in: where sizes scatter over powers of ten few rows would say everything."""
+        bound: FloatArray = np.clip(_NARROWEST * (_SCATTERED / self.log_spread) ** 1.5, _NARROWEST, WIDEST)
+        return bound
 
     @property
     def mean_square(self) -> FloatArray:
         """Mean of its squares."""
-        largest: FloatArray = self.size * np.exp(np.minimum(self.log_spread**2, 2.0))
+        largest: FloatArray = self.size * np.exp(np.minimum(self.log_spread**2, _TAIL))
         return (1 - self.zero) * largest**2
 
 

@@ -1,5 +1,6 @@
 """Where features lie and what one unit of each is, found privately."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ from userdp.data.parts import AnyUsers, changed
 from userdp.estimators.looks import Places, private_places
 from userdp.estimators.per_user import mapped, per_user
 from userdp.estimators.rows import Columns, boolean_rates, columns_of, mean_squares, means_in_units, norms_of
+from userdp.estimators.sizes import WIDEST
 from userdp.estimators.stages import (
     private_centre,
     private_rates,
@@ -28,9 +30,9 @@ def standardize(
     """Find centre and scale of every number, and how often each boolean is true; drop what cannot be measured."""
     is_number = ~booleans
     scale, centre = np.where(booleans, BOOLEAN_UNIT, np.inf), np.zeros(users.n_features)
-    importance = np.ones(users.n_features)
+    bound, importance = np.full(users.n_features, WIDEST), np.ones(users.n_features)
     if not split.scale:
-        return Columns(centre, scale, importance), ()
+        return _with_whole_booleans(Columns(centre, scale, bound, importance), booleans), ()
     numbers = changed(users, partial(columns_of, chosen=is_number))
     rates = per_user(boolean_rates, users, booleans)
     norms = mapped(norms_of, rates) if booleans.any() else None
@@ -41,13 +43,20 @@ def standardize(
     if measured.size:
         some = changed(users, partial(columns_of, chosen=measured))
         centre[measured], scale[measured], more = _refined(some, places, split, noise)
+        bound[measured] = places.bound[places.found]
         events = (*events, *more)
     if norm is not None:
         often, scale[booleans], event = private_rates(rates, norm, split.rates, noise)
         importance[booleans] = importance_of(often)
         centre[booleans] = 0.0 if around_zero else often
         events = (*events, event)
-    return Columns(centre, scale, importance), events
+    return _with_whole_booleans(Columns(centre, scale, bound, importance), booleans), events
+
+
+def _with_whole_booleans(columns: Columns, booleans: BoolArray) -> Columns:
+    """Let all of a boolean in: it is bounded by itself, however rarely it is true."""
+    whole = np.maximum(columns.centre, 1 - columns.centre) / columns.scale
+    return replace(columns, bound=np.where(booleans, whole, columns.bound))
 
 
 def importance_of(rates: FloatArray) -> FloatArray:

@@ -38,7 +38,7 @@ TARGET_MIDDLE = 0.1
 # The prior is off by a factor of four, one standard deviation.
 _SIGNAL_SPREAD = math.log(4)
 # The answer is the average of this last share of the iterates.
-AVERAGED_SHARE = 0.75
+AVERAGED_SHARE = 0.85
 # Users' gradient norms scatter by so many halves of a power of two (a log-normal law).
 NORM_SPREAD = 1.5
 # A pilot gets between these shares of what is left: enough to see a signal that is this multiple of the expected one.
