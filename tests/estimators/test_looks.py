@@ -293,7 +293,7 @@ def test_a_column_that_cannot_be_found_does_not_spoil_the_others():
 def test_booleans_are_let_in_whole():
     """However rarely they are true, and also where nobody knows how often that is."""
     rng = np.random.default_rng(0)
-    rows = rng.random((3_000, 2)) < [0.5, 0.004]
+    rows = rng.random((3_000, 2)) < [0.5, 0.03]
     users = Users.from_rows(rows.astype(float), np.arange(3_000))
     for epsilon in (3.0, 0.01):
         split = shares(users.n_users, 2, Budget(epsilon, 1e-6), is_regression=False, n_booleans=2)

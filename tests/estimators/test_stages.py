@@ -10,7 +10,8 @@ from userdp.estimators import stages
 from userdp.estimators.balls import BallMean
 from userdp.estimators.rows import boolean_rates, norms_of, user_rates
 from userdp.estimators.sizes import FIRST_BINS
-from userdp.estimators.standardizing import importance_of, standardize
+from userdp.estimators.stages import importance_of
+from userdp.estimators.standardizing import standardize
 from userdp.means.lattice import Lattice
 from userdp.mechanisms.noise import SeededNoise
 from userdp.planning.shares import shares
@@ -119,6 +120,16 @@ def test_a_unit_of_a_boolean_is_its_spread_and_no_finer_than_the_noise():
     assert often == pytest.approx([0.5, 0.2, 0.0, 0.0], abs=4 * noise)
     assert units[:2] == pytest.approx([0.5, 0.4], abs=0.03)
     assert (units[2:] >= np.sqrt(noise * (1 - noise)) * (1 - 1e-9)).all()
+
+
+def test_a_boolean_that_may_never_be_true_is_left_out_beside_others():
+    """Not where nothing tells more, and not once it is known to be true now and then."""
+    rng = np.random.default_rng(0)
+    beside, alone = rng.binomial(1, [0.5, *[0.001] * 20], size=(4_000, 21)), rng.binomial(1, 0.001, (4_000, 20))
+    for rates, mu, left_out in ((beside, 0.3, 20), (alone, 0.3, 0), (beside, 3e3, 0)):
+        _, units, _ = stages.private_rates(rates.astype(float), 0.7, mu, SeededNoise(0))
+        assert np.isinf(units).sum() == left_out
+        assert np.isfinite(units[0])
 
 
 def test_rates_learn_from_each_other():

@@ -18,6 +18,8 @@ from userdp.privacy.accounting import GaussianEvent
 _PLACE_VARIANCE = 0.15
 # Users' rates of booleans are clipped to so many of their typical norms.
 _RATE_RADIUS = 1.2
+# So little importance is faint.
+_FAINT = 0.05
 # Rates that a boolean may have.
 _RATES = np.concatenate([2.0 ** np.arange(-10, -0.9, 0.5), 1 - 2.0 ** np.arange(-1.5, -5.1, -0.5)])
 
@@ -27,7 +29,8 @@ def private_rates(
 ) -> tuple[FloatArray, FloatArray, GaussianEvent]:
     """How often each boolean is true, most likely; and one unit of each, a standard deviation.
 
-    A unit is no finer than the noise: a column that is hardly ever true is not blown up.
+    A unit is no finer than the noise: a column that is hardly ever true is not blown up. One that may never be true, for
+    all that is known, and would tell little beside the others, has an infinite unit: it would bring nothing but noise.
 
     **Guarantee**: the event's.
     """
@@ -35,7 +38,8 @@ def private_rates(
     found = private_mean_in_ball(user_rates, np.zeros(d), _RATE_RADIUS * norm, mu, "boolean rates", noise)
     rates = likely_rates(found)
     told = np.clip(rates, min(found.noise_std, 0.3), 0.5)
-    return rates, np.sqrt(told * (1 - told)), found.event
+    is_faint = (np.minimum(rates, 1 - rates) < found.noise_std) & (importance_of(rates) < _FAINT)
+    return rates, np.where(is_faint, np.inf, np.sqrt(told * (1 - told))), found.event
 
 
 def likely_rates(found: BallMean) -> FloatArray:
@@ -52,6 +56,16 @@ def likely_rates(found: BallMean) -> FloatArray:
         common = (posterior.sum(axis=0) + 1 / len(_RATES)) / (len(posterior) + 1)
     means: FloatArray = posterior @ _RATES
     return means
+
+
+def importance_of(rates: FloatArray) -> FloatArray:
+    """How much may be expected of booleans: what is rarely true, or rarely false, can tell little.
+
+    If coefficients of unscaled booleans are of one size, a boolean explains as much as its variance.
+    """
+    variance = rates * (1 - rates)
+    found: FloatArray = variance * variance.sum() / (variance**2).sum()
+    return found
 
 
 def private_centre(

@@ -12,6 +12,7 @@ from userdp.estimators.per_user import mapped, per_user
 from userdp.estimators.rows import Columns, boolean_rates, columns_of, mean_squares, means_in_units, norms_of
 from userdp.estimators.sizes import WIDEST
 from userdp.estimators.stages import (
+    importance_of,
     private_centre,
     private_rates,
     private_second_moment,
@@ -56,17 +57,7 @@ def standardize(
 def _with_whole_booleans(columns: Columns, booleans: BoolArray) -> Columns:
     """Let all of a boolean in: it is bounded by itself, however rarely it is true."""
     whole = np.maximum(columns.centre, 1 - columns.centre) / columns.scale
-    return replace(columns, bound=np.where(booleans, whole, columns.bound))
-
-
-def importance_of(rates: FloatArray) -> FloatArray:
-    """How much may be expected of booleans: what is rarely true, or rarely false, can tell little.
-
-    If coefficients of unscaled booleans are of one size, a boolean explains as much as its variance.
-    """
-    variance = rates * (1 - rates)
-    found: FloatArray = variance * variance.sum() / (variance**2).sum()
-    return found
+    return replace(columns, bound=np.where(booleans & np.isfinite(columns.scale), whole, columns.bound))
 
 
 def _refined(
