@@ -14,22 +14,34 @@ from userdp.problems import Squared
 
 
 def columns(*scales):
-    return Columns(np.zeros(len(scales)), np.array(scales), np.ones(len(scales)), np.linspace(1.0, 2.0, len(scales)))
+    return Columns(
+        np.zeros(len(scales)), np.array(scales), np.ones(len(scales)), np.linspace(1.0, 2.0, len(scales))
+    )
 
 
 def test_numbers_and_booleans_are_of_different_kinds():
-    parts, importance = coordinates_of(
+    parts, importance, _ = coordinates_of(
         columns(1.0, 2.0, np.inf, 1.0), np.array([False, True, True, True]), True, 1
     )
     assert parts.tolist() == [[True, False, False, False, True], [False, True, False, True, False]]
     assert importance == pytest.approx([1.0, 4 / 3, 5 / 3, 2.0, 1.0])
 
 
+def test_less_is_expected_of_a_kind_whose_columns_were_dropped():
+    """Else the signal of all numbers would be looked for in the intercept, where nothing but noise is."""
+    booleans = np.array([False, False, False, True])
+    for scale, shares in ((1.0, [0.5, 0.5]), (np.inf, [0.5 / (1 + 1 + 4 / 3 + 5 / 3), 0.5])):
+        found = coordinates_of(columns(scale, scale, scale, 1.0), booleans, True, 2)[2]
+        assert found == pytest.approx(shares)
+    assert coordinates_of(columns(np.inf, np.inf, np.inf, 1.0), booleans, False, 1)[2] == pytest.approx([0.5])
+    assert coordinates_of(columns(1.0, 1.0), booleans[:2], True, 1)[2] == pytest.approx([1.0])
+
+
 @pytest.mark.parametrize("is_boolean", [False, True])
 def test_a_kind_that_does_not_occur_has_no_part(is_boolean):
-    parts, _ = coordinates_of(columns(1.0, 1.0), np.full(2, is_boolean), False, 3)
+    parts, _, _ = coordinates_of(columns(1.0, 1.0), np.full(2, is_boolean), False, 3)
     assert parts.tolist() == [[True] * 6]
-    dropped, _ = coordinates_of(columns(np.inf, np.inf), np.full(2, is_boolean), False, 3)
+    dropped, *_ = coordinates_of(columns(np.inf, np.inf), np.full(2, is_boolean), False, 3)
     assert dropped.shape == (0, 6)
 
 

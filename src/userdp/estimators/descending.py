@@ -49,6 +49,8 @@ class Problem:
         Which coordinates are of one kind.
     importance : array of shape (k,)
         How much may be expected of each coordinate, over what may be expected of a typical one of its kind.
+    shares : array of shape (kinds,)
+        Which share of the signal is expected of each kind.
     curvature, signal : float
         Typical curvature along the predictor, and squared norm of the coefficients to expect.
     start_variance : float
@@ -61,6 +63,7 @@ class Problem:
     start: FloatArray
     parts: BoolArray
     importance: FloatArray
+    shares: FloatArray
     curvature: float
     signal: float
     adjustable: Adjustable
@@ -89,16 +92,20 @@ class Found:
 
 def coordinates_of(
     columns: Columns, booleans: BoolArray, has_ones: bool, n_rows: int
-) -> tuple[BoolArray, FloatArray]:
-    """Return masks of the coordinates of numbers (and the intercept) and of booleans, and all importances.
+) -> tuple[BoolArray, FloatArray, FloatArray]:
+    """Return masks of the coordinates of numbers (and the intercept) and of booleans, all importances, and shares.
 
-    Dropped columns belong to neither, and there is no mask of a kind that does not occur.
+    Dropped columns belong to neither, and there is no mask of a kind of which nothing is left. As much is expected of
+    all numbers as of all booleans, and of what is left of a kind the less, the more was dropped.
     """
-    is_kept = np.isfinite(columns.scale)
     ones = np.full(int(has_ones), True)
-    kinds = np.array([np.append(is_kept & ~booleans, ones), np.append(is_kept & booleans, ~ones)])
+    is_kept = np.append(np.isfinite(columns.scale), ones)
+    kinds = np.array([np.append(~booleans, ones), np.append(booleans, ~ones)])
+    kinds = kinds[kinds.any(axis=1)]
     importance = np.append(columns.importance, ones)
-    return np.tile(kinds[kinds.any(axis=1)], n_rows), np.tile(importance, n_rows)
+    shares = (kinds & is_kept) @ importance / (kinds @ importance) / len(kinds)
+    left = shares > 0
+    return np.tile((kinds & is_kept)[left], n_rows), np.tile(importance, n_rows), shares[left]
 
 
 def descend(
@@ -128,7 +135,7 @@ def descend(
         each = slopes_event(n, calibration_mu, problem.adjustable.count)
         events = (*events, *[each] * TIMES_ASKED)
     least = np.append(np.zeros(k - 1), problem.start_variance)
-    expected = expected_groups(importances, problem.signal)
+    expected = expected_groups(importances, problem.signal * problem.shares)
     groups = tuple(replace(group, least=least[part]) for group, part in zip(expected, parts, strict=True))
     left = mu_beside(events, budget.epsilon, budget.delta)
     pilot = _pilot(problem, groups, radius, kept, left, noise)

@@ -83,7 +83,11 @@ def private_places(
     norm = float(seen.size[d]) if norms is not None and seen.found[d] else None
     sizes = Sizes(**{name: values[:d] for name, values in vars(seen).items()})
     if around_zero:
-        return Places(np.zeros(d), np.sqrt(sizes.mean_square), sizes.bound, sizes.found), norm, (counts.event,)
+        return (
+            Places(np.zeros(d), np.sqrt(sizes.mean_square), sizes.bound, sizes.found),
+            norm,
+            (counts.event,),
+        )
     spread = np.sqrt(np.maximum(sizes.mean_square - sizes.mean**2, (0.35 * sizes.size) ** 2))
     places = Places(sizes.mean, spread, sizes.bound, sizes.found)
     if not later_mu:

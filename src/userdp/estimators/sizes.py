@@ -75,7 +75,7 @@ class Sizes:
 
     @property
     def bound(self) -> FloatArray:
-        """How far, in units, values are let in: where sizes scatter over powers of ten few rows would say everything."""
+        """How far, in units, values are let in: where sizes scatter widely few rows would say everything."""
         bound: FloatArray = np.clip(_NARROWEST * (_SCATTERED / self.log_spread) ** 1.5, _NARROWEST, WIDEST)
         return bound
 

@@ -29,8 +29,8 @@ def private_rates(
 ) -> tuple[FloatArray, FloatArray, GaussianEvent]:
     """How often each boolean is true, most likely; and one unit of each, a standard deviation.
 
-    A unit is no finer than the noise: a column that is hardly ever true is not blown up. One that may never be true, for
-    all that is known, and would tell little beside the others, has an infinite unit: it would bring nothing but noise.
+    A unit is no finer than the noise: a column that is hardly ever true is not blown up. One that may never be true,
+    for all that is known, and would tell little beside the others has an infinite unit: it would bring but noise.
 
     **Guarantee**: the event's.
     """

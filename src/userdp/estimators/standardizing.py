@@ -21,19 +21,16 @@ from userdp.mechanisms.noise import NoiseSource
 from userdp.planning.shares import Shares
 from userdp.privacy.accounting import GaussianEvent
 
-# What one unit of a boolean feature is, if nobody knows how often it is true: the spread of one in seven.
-BOOLEAN_UNIT = 0.35
-
 
 def standardize(
     users: AnyUsers, split: Shares, booleans: BoolArray, noise: NoiseSource, around_zero: bool = False
 ) -> tuple[Columns, tuple[GaussianEvent, ...]]:
     """Find centre and scale of every number, and how often each boolean is true; drop what cannot be measured."""
     is_number = ~booleans
-    scale, centre = np.where(booleans, BOOLEAN_UNIT, np.inf), np.zeros(users.n_features)
-    bound, importance = np.full(users.n_features, WIDEST), np.ones(users.n_features)
+    centre, importance = np.zeros(users.n_features), np.ones(users.n_features)
+    scale, bound = np.full(users.n_features, np.inf), np.full(users.n_features, WIDEST)
     if not split.scale:
-        return _with_whole_booleans(Columns(centre, scale, bound, importance), booleans), ()
+        return Columns(centre, scale, bound, importance), ()
     numbers = changed(users, partial(columns_of, chosen=is_number))
     rates = per_user(boolean_rates, users, booleans)
     norms = mapped(norms_of, rates) if booleans.any() else None

@@ -104,10 +104,10 @@ class Descent:
     noise_std: tuple[FloatArray, ...]
 
 
-def expected_groups(importances: Sequence[FloatArray], signal: float) -> tuple[Group, ...]:
-    """Share a squared norm of all coefficients out equally among the groups, then among their coefficients."""
-    each = signal / len(importances)
-    return tuple(Group(one, each / float(one.sum())) for one in importances)
+def expected_groups(importances: Sequence[FloatArray], signals: FloatArray) -> tuple[Group, ...]:
+    """Share a group's squared norm out among its coefficients."""
+    pairs = zip(importances, signals, strict=True)
+    return tuple(Group(one, float(signal) / float(one.sum())) for one, signal in pairs)
 
 
 def clip_ratio(effective_users: float, n_coefficients: float, log_odds: float = 0.0) -> float:
