@@ -291,11 +291,12 @@ def test_a_column_that_cannot_be_found_does_not_spoil_the_others():
 def test_booleans_are_let_in_whole():
     """However rarely they are true."""
     rng = np.random.default_rng(0)
-    rows = rng.random((3_000, 2)) < [0.5, 0.03]
-    users = Users.from_rows(rows.astype(float), np.arange(3_000))
+    rows = rng.random((30_000, 2)) < [0.5, 0.03]
+    users = Users.from_rows(rows.astype(float), np.arange(30_000))
     split = shares(users.n_users, 2, Budget(3.0, 1e-6), is_regression=False, n_booleans=2)
     columns, _ = standardize(users, split, np.ones(2, dtype=bool), SeededNoise(0))
     low, high = columns.limits
+    assert columns.scale == pytest.approx([0.5, 0.17], abs=0.03)
     assert np.diff(columns.apply(np.array([[0.0, 0.0], [1.0, 1.0]])), axis=0)[0] == pytest.approx(
         1 / columns.scale
     )

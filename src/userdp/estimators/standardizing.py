@@ -1,6 +1,5 @@
 """Where features lie and what one unit of each is, found privately."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -47,14 +46,11 @@ def standardize(
         often, scale[booleans], event = private_rates(rates, norm, split.rates, noise)
         importance[booleans] = importance_of(often)
         centre[booleans] = 0.0 if around_zero else often
+        # All of a boolean is let in: it is bounded by itself, however rarely it is true.
+        whole = np.maximum(centre, 1 - centre) / scale
+        bound = np.where(booleans & np.isfinite(scale), whole, bound)
         events = (*events, event)
-    return _with_whole_booleans(Columns(centre, scale, bound, importance), booleans), events
-
-
-def _with_whole_booleans(columns: Columns, booleans: BoolArray) -> Columns:
-    """Let all of a boolean in: it is bounded by itself, however rarely it is true."""
-    whole = np.maximum(columns.centre, 1 - columns.centre) / columns.scale
-    return replace(columns, bound=np.where(booleans & np.isfinite(columns.scale), whole, columns.bound))
+    return Columns(centre, scale, bound, importance), events
 
 
 def _refined(
