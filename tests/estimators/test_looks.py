@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.estimators.tables import WILD, crowd, moved, ragged, replaced
 from userdp.data.users import Users
 from userdp.estimators import looks, votes
-from userdp.estimators.looks import private_places
+from userdp.estimators.looks import MOST_LOOKS, private_places
 from userdp.estimators.shapes import BINS_OF_SIZE, LATER_BINS, ZERO_BIN, fit, posterior, second_shapes
 from userdp.estimators.sizes import FIRST_BINS, signed_powers, signed_sizes
 from userdp.estimators.standardizing import standardize
@@ -150,9 +150,31 @@ def test_columns_are_found_far_from_zero(offset):
     assert places.centre[3] == pytest.approx(offset, abs=0.6)
     assert places.spread[3] == pytest.approx(0.8, rel=0.6)
     assert [event.name for event in events[1:]] == [f"look {i}" for i in range(2, len(events) + 1)]
-    assert [event.mu for event in events[1:]] == pytest.approx([0.1 / 2] * (len(events) - 1))
+    # A quarter of the columns; deep down the root of that.
+    prices = [0.1 / 2] * 2 + [0.1 / math.sqrt(2)] * (MOST_LOOKS - 3)
+    assert [event.mu for event in events[1:]] == pytest.approx(prices[: len(events) - 1])
     _, _, near = places_of(users.take(np.arange(2_000)), later=0.0)
     assert len(near) == 1
+
+
+def test_a_column_millions_of_units_away_is_rarely_lost_among_few_users():
+    """What is lost once in twenty fits makes the average fit a bad one."""
+    split = shares(500, 4, Budget(1.0, 1e-6), is_regression=True)
+    users, lost = normal_users([0.0, 0.0, 0.0, 1e6], 1.0, n=500), 0
+    for seed in range(200):
+        columns, _ = standardize(users, split, np.zeros(4, dtype=bool), SeededNoise(seed))
+        lost += not (columns.scale[3] < 10 and abs(columns.centre[3] - 1e6) < 10)
+    assert lost <= 3
+
+
+@pytest.mark.parametrize("bins_off", [-4.0, 4.0])
+def test_a_zoom_sees_as_far_as_the_column_may_be(bins_off, silent_noise):
+    one = np.ones(1)
+    seen = looks._Seen(0 * one, 2.5 * one, 3.0 * one, 8.0 * one, one, 6.0 * one, 0.03 * one, 0.3 * one)
+    look = looks._Look(normal_users([bins_off], 0.1, n=100), 1.0, "look", silent_noise)
+    closer, _ = looks._zoom(look, seen, np.array([0]), 3)
+    assert closer.centre[0] == pytest.approx(bins_off, abs=0.2)
+    assert closer.spread[0] < 0.3
 
 
 @pytest.mark.parametrize("larger", np.linspace(-1.5, 1.5, 13))
@@ -245,6 +267,9 @@ def test_looks_end_where_they_would_cost_too_much():
     _, _, events = places_of(users, most=math.sqrt(0.1**2 + 2 * 0.1**2) * 1.001)
     assert len(events) == 3
     assert math.hypot(*(event.mu for event in events)) <= math.sqrt(0.03) * 1.001
+    # One column of two: the third later look costs the root of a half, not a half.
+    for most, n_looks in [(0.02 + 0.0070, 3), (0.02 + 0.0072, 4)]:
+        assert len(places_of(normal_users([1e6, 0.0], 1.0), most=math.sqrt(most))[2]) == n_looks
 
 
 def test_without_a_centre_a_spread_is_a_root_mean_square():

@@ -24,6 +24,7 @@ from userdp.estimators.shapes import (
     AWAY,
     BINS_OF_SIZE,
     LATER_BINS,
+    REACH,
     ZERO_BIN,
     log_likelihood,
     posterior,
@@ -36,12 +37,14 @@ from userdp.means.votes import NoisyCounts
 from userdp.mechanisms.noise import NoiseSource
 from userdp.privacy.accounting import GaussianEvent
 
-# From this probability on a column may be all in one bin, which is narrower than this: in sizes at the second look, in
-# bins at a zoom.
-_SHARES_A_BIN, _NARROW_OF_SIZE, _NARROW_OF_BIN = 0.25, 0.15, 0.35
+# From these probabilities on, at the second look and at a zoom, a column may be all in one bin, which is narrower than
+# this: in sizes at the second look, in bins at a zoom.
+_SHARES_A_SIZE, _SHARES_A_BIN, _NARROW_OF_SIZE, _NARROW_OF_BIN = 0.25, 0.1, 0.15, 0.35
 # A column of at most so many bins fits into a zoom, which goes deepest where it surely shared a bin.
 _FITS_IN = 8.0
 _ZOOM, _SURELY, MOST_LOOKS = 16, 0.9, 9
+# From this look on few columns are asked about, each of which is lost if one look goes wrong: they pay for less noise.
+_DEEP = 4
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ def private_places(
 ) -> tuple[Places, float | None, tuple[GaussianEvent, ...]]:
     """Find centre and spread of every number; and the typical one of ``norms``, a column of positive numbers or None.
 
-    Every later look costs ``later_mu`` times the root of the share of the numbers that it asks about; they end where
-    the looks together would cost more than ``most_mu``, and without ``later_mu`` there is none. Where columns stay
+    A later look would cost ``later_mu`` if it asked about all numbers, and less if about some; they end where the looks
+    together would cost more than ``most_mu``, and without ``later_mu`` there is none. Where columns stay
     ``around_zero``, their centre is zero and a spread is the root mean square. The statement calls the first look and
     the later ones by their ``names``.
 
@@ -94,24 +97,28 @@ def private_places(
         return places, norm, (counts.event,)
     assert d, "without numbers there is no later look"
     may_be_narrow = np.flatnonzero(sizes.found & sizes.has_one_sign & ~sizes.spreads)
-    look = _Look(numbers, later_mu / math.sqrt(d), names[1], noise)
+    look = _Look(numbers, later_mu, names[1], noise)
     places, events = _look_closer(look, sizes, places, may_be_narrow, most_mu**2 - first_mu**2)
     return places, norm, (counts.event, *events)
 
 
 @dataclass(frozen=True)
 class _Look:
-    """Counts rows of some columns in bins; every column costs ``mu_of_one`` squared."""
+    """Counts rows of some columns in bins; all columns would cost ``mu_of_all``."""
 
     numbers: AnyUsers
-    mu_of_one: float
+    mu_of_all: float
     name: str
     noise: NoiseSource
 
+    def mu(self, n_columns: int, number: int) -> float:
+        """Return the cost of so many columns: by their share, in squares; of a deep look by the root of it."""
+        share = n_columns / self.numbers.n_features
+        return self.mu_of_all * math.sqrt(share if number < _DEEP else math.sqrt(share))
+
     def __call__(self, columns: IntArray, origin: FloatArray, step: FloatArray, number: int) -> NoisyCounts:
         bins_of = partial(_later_bins, columns=columns, origin=origin, step=step)
-        mu = self.mu_of_one * math.sqrt(len(columns))
-        name = f"{self.name} {number}"
+        mu, name = self.mu(len(columns), number), f"{self.name} {number}"
         return private_row_counts(self.numbers, bins_of, LATER_BINS, mu, name, self.noise)
 
 
@@ -133,11 +140,6 @@ class _Seen:
     favourite: FloatArray
     narrow: FloatArray
 
-    @property
-    def in_one_bin(self) -> BoolArray:
-        """Which columns may be narrower than the look can tell."""
-        return self.narrow > _SHARES_A_BIN
-
     def only(self, chosen: BoolArray) -> "_Seen":
         """Leave out the other columns."""
         return _Seen(**{name: values[chosen] for name, values in vars(self).items()})
@@ -151,14 +153,15 @@ def _look_closer(
     events: list[GaussianEvent] = []
     seen: _Seen | None = None
     for number in range(2, MOST_LOOKS + 1):
-        cost = len(asked) * look.mu_of_one**2
+        cost = look.mu(len(asked), number) ** 2
         if not len(asked) or cost > budget:
             break
         budget -= cost
         seen, event = _second(look, sizes, asked) if seen is None else _zoom(look, seen, asked, number)
         events.append(event)
         centre[asked], spread[asked] = seen.centre, seen.spread
-        asked, seen = asked[seen.in_one_bin], seen.only(seen.in_one_bin)
+        in_one_bin = seen.narrow > (_SHARES_A_SIZE if number == 2 else _SHARES_A_BIN)
+        asked, seen = asked[in_one_bin], seen.only(in_one_bin)
     else:
         assert seen is not None
         found[asked] = seen.narrow < 0.5  # else narrower than anybody can tell: a constant
@@ -189,7 +192,8 @@ def _second(look: _Look, sizes: Sizes, asked: IntArray) -> tuple[_Seen, Gaussian
 
 def _zoom(look: _Look, seen: _Seen, asked: IntArray, number: int) -> tuple[_Seen, GaussianEvent]:
     """Look into the bins that all rows of a column share."""
-    careful = np.clip(np.minimum(seen.spread, seen.bin / 2) / 4, seen.bin / _ZOOM, 0.4 * seen.bin)
+    in_sight = np.maximum(np.minimum(seen.spread, seen.bin / 2) / 4, 3 * seen.doubt / REACH)
+    careful = np.clip(in_sight, seen.bin / _ZOOM, 0.4 * seen.bin)
     width = np.where(seen.narrow > _SURELY, seen.bin / _ZOOM, careful)
     counts, shapes = look(asked, seen.centre, width, number), zoom_shapes()
     off = shapes.mean * (width / seen.doubt)[:, None]

@@ -86,7 +86,7 @@ _LARGER = tuple(0.025 * i for i in range(-64, 65))
 _ZEROS = {0.0: 0.7, 0.25: 0.1, 0.5: 0.1, 0.75: 0.1}
 _LOG_SPREADS, _LOG_NORMAL = (0.4, 0.8, 1.3), 0.1
 # Columns with one favourite value: how often it is another, anywhere up to twice as large; how far that is, in sizes.
-_OTHERS, _FAVOURITE, AWAY = (0.15, 0.3, 0.5), 0.005, 3**-0.5
+_OTHERS, _FAVOURITE, AWAY = (0.15, 0.3, 0.5), 0.003, 3**-0.5
 
 
 # What a law expects of the bins, its log prior, mean and spread in sizes, and the share of other values.
