@@ -42,8 +42,10 @@ from userdp.privacy.accounting import GaussianEvent
 _SHARES_A_SIZE, _SHARES_A_BIN, _NARROW_OF_SIZE, _NARROW_OF_BIN = 0.25, 0.1, 0.15, 0.35
 # A column of at most so many bins fits into a zoom, which goes deepest where it surely shared a bin.
 _FITS_IN = 8.0
-_ZOOM, _SURELY, MOST_LOOKS = 16, 0.9, 9
-# From this look on few columns are asked about, each of which is lost if one look goes wrong: they pay for less noise.
+_ZOOM, _SURELY = 16, 0.9
+# A column that shares the bins of so many looks is narrower than a ten-millionth of its size, as float32 tells it.
+MOST_LOOKS = 7
+# From this look on a column far away is lost if one look goes wrong: each pays for half the variance.
 _DEEP = 4
 
 
@@ -112,9 +114,9 @@ class _Look:
     noise: NoiseSource
 
     def mu(self, n_columns: int, number: int) -> float:
-        """Return the cost of so many columns: by their share, in squares; of a deep look by the root of it."""
+        """Return the cost of so many columns: by their share, in squares; of a deep look by twice that."""
         share = n_columns / self.numbers.n_features
-        return self.mu_of_all * math.sqrt(share if number < _DEEP else math.sqrt(share))
+        return self.mu_of_all * math.sqrt(share if number < _DEEP else min(2 * share, 1.0))
 
     def __call__(self, columns: IntArray, origin: FloatArray, step: FloatArray, number: int) -> NoisyCounts:
         bins_of = partial(_later_bins, columns=columns, origin=origin, step=step)
