@@ -43,7 +43,7 @@ _SHARES_A_SIZE, _SHARES_A_BIN, _NARROW_OF_SIZE, _NARROW_OF_BIN = 0.25, 0.1, 0.15
 # A column of at most so many bins fits into a zoom, which goes deepest where it surely shared a bin.
 _FITS_IN = 8.0
 _ZOOM, _SURELY = 16, 0.9
-# A column that shares the bins of so many looks is narrower than a ten-millionth of its size, as float32 tells it.
+# After so many looks a column that shares a bin is narrower than a ten-millionth of its size: in float32, a constant.
 MOST_LOOKS = 7
 # From this look on a column far away is lost if one look goes wrong: each pays for half the variance.
 _DEEP = 4
