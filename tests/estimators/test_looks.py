@@ -78,16 +78,17 @@ def test_a_size_is_bit_for_bit_a_function_of_its_user(d):
         assert signed_sizes(users.take(np.array([j])))[0].tobytes() == together[j].tobytes()
 
 
+@pytest.mark.parametrize("number", [2, looks._DEEP])
 @pytest.mark.parametrize("wild", WILD)
-def test_looks_move_by_their_events(wild, all_counts, silent_noise):
-    """The first look; and a later one wherever it looks, which earlier answers decided."""
+def test_looks_move_by_their_events(wild, number, all_counts, silent_noise):
+    """The first look; and a later one wherever it looks, which earlier answers decided, at its own price."""
     rest = normal_users([0.0, 50.0, -1e6], 1.0, n=300)
     some, origin, step = np.array([0, 2]), np.array([0.5, -1e6]), np.array([1e-3, 2.0])
     with np.errstate(all="raise"):
         for rows in (WILD[wild], [[1.0] * D]):
             users = replaced(rest, np.array(rows))
             private_places(users, None, 1.0, 0.0, MUCH, silent_noise)
-            looks._Look(users, 1.0, "look", silent_noise)(some, origin, step, 2)
+            looks._Look(users, 1.0, "look", silent_noise)(some, origin, step, number)
     (first, later), (other_first, other_later) = all_counts[:2], all_counts[2:]
     assert moved(first, other_first) <= 1
     assert moved(later, other_later) <= 1

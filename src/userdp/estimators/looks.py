@@ -114,7 +114,7 @@ class _Look:
     noise: NoiseSource
 
     def mu(self, n_columns: int, number: int) -> float:
-        """Return the cost of so many columns: by their share, in squares; of a deep look by twice that."""
+        """Cost of a look at so many columns: by their share, in squares; if deep, by twice that, at most by all."""
         share = n_columns / self.numbers.n_features
         return self.mu_of_all * math.sqrt(share if number < _DEEP else min(2 * share, 1.0))
 
